@@ -1,0 +1,56 @@
+"""Kedge: durable, rewindable, elastic pipelines on Spark and embedded.
+
+The public names are listed here and imported on first use: numba and pyspark cost time to import.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from kedge.errors import (
+        ClosedError,
+        ConflictError,
+        CorruptError,
+        InternalError,
+        KedgeError,
+        UnavailableError,
+        UsageError,
+    )
+
+# public name -> the module that has it
+_HOME = {
+    "ClosedError": "kedge.errors",
+    "ConflictError": "kedge.errors",
+    "CorruptError": "kedge.errors",
+    "InternalError": "kedge.errors",
+    "KedgeError": "kedge.errors",
+    "UnavailableError": "kedge.errors",
+    "UsageError": "kedge.errors",
+}
+
+__all__ = [
+    "ClosedError",
+    "ConflictError",
+    "CorruptError",
+    "InternalError",
+    "KedgeError",
+    "UnavailableError",
+    "UsageError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'kedge' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

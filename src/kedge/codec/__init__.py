@@ -1,0 +1,1 @@
+"""Column codecs, one file each; statistics; the chooser."""

@@ -1,0 +1,1 @@
+"""Queries as operators, and the SQL front end."""

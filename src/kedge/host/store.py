@@ -1,0 +1,113 @@
+"""A store of whole objects under names: what runs keep their records and units in.
+
+An object is there whole or not at all, and durable when `put` returns. `put(if_absent=True)` wins a name once:
+FileExistsError says that it was taken, UnavailableError that nobody knows (a time-out): then read before anything
+else. Names are relative, with `/` between parts, and never leave the store's root.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kedge.errors import UsageError
+from kedge.host.disk import Bytes, Disk
+from kedge.host.rng import Rng
+
+
+class Store(Protocol):
+    """Objects by name."""
+
+    def put(self, name: str, data: Bytes, *, if_absent: bool = False) -> None:
+        """Write a whole object, durably."""
+        ...
+
+    def get(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        """An object, or its bytes [start, end); FileNotFoundError when there is none."""
+        ...
+
+    def list(self, prefix: str) -> list[str]:
+        """The sorted names below the folder `prefix` (recursively); empty when there is none."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove an object; nothing happens when there is none."""
+        ...
+
+
+def checked_name(name: str) -> str:
+    """`name`, if it stays inside a store's root."""
+    parts = name.split("/")
+    if not name or any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
+        raise UsageError(f"{name!r} is not a name inside a store: use plain parts with '/' between them.")
+    return name
+
+
+TEMPORARY = ".tmp-"
+
+
+class DirectoryStore:
+    """Objects as files below a directory of a disk.
+
+    An object is written under a temporary name, synced, and only then given its name; then the directory is synced.
+    """
+
+    def __init__(self, disk: Disk, root: str, rng: Rng) -> None:
+        self._disk, self.root, self._rng = disk, root.rstrip("/"), rng
+
+    def put(self, name: str, data: Bytes, *, if_absent: bool = False) -> None:
+        """Temporary file, sync, link or rename, sync of the directory."""
+        path = self._path(name)
+        folder = path.rpartition("/")[0]
+        self._disk.mkdir(folder)
+        temporary = f"{folder}/{TEMPORARY}{self._rng.token()}"
+        file = self._disk.open(temporary, "create")
+        try:
+            file.write(data, 0)
+            file.sync()
+        finally:
+            file.close()
+        if if_absent:
+            try:
+                self._disk.link(temporary, path)
+            finally:
+                self._disk.unlink(temporary)
+        else:
+            self._disk.rename(temporary, path)
+        self._disk.sync_dir(folder)
+
+    def get(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        """Read the file, or a range of it."""
+        file = self._disk.open(self._path(name))
+        try:
+            stop = file.size() if end is None else end
+            return file.read(max(0, stop - start), start)
+        finally:
+            file.close()
+
+    def list(self, prefix: str) -> list[str]:
+        """Walk the folder; temporary files are nobody's objects."""
+        found: list[str] = []
+        stack = [checked_name(prefix.rstrip("/"))] if prefix else [""]
+        while stack:
+            folder = stack.pop()
+            path = f"{self.root}/{folder}" if folder else self.root
+            try:
+                names = self._disk.list(path)
+            except FileNotFoundError:
+                continue
+            for name in names:
+                if name.startswith(TEMPORARY):
+                    continue
+                full = f"{folder}/{name}" if folder else name
+                (stack if self._disk.is_dir(f"{self.root}/{full}") else found).append(full)
+        return sorted(found)
+
+    def delete(self, name: str) -> None:
+        """Unlink; durable at the next sync of the directory, and harmless to repeat."""
+        try:
+            self._disk.unlink(self._path(name))
+        except FileNotFoundError:
+            return
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{checked_name(name)}"

@@ -1,0 +1,1 @@
+"""Compiled fragments and tables."""

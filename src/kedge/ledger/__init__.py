@@ -1,0 +1,1 @@
+"""Dense commit records, claims of epochs, and the floor."""

@@ -1,0 +1,1 @@
+"""Planners for moving state: pure functions on arrays."""

@@ -1,0 +1,1 @@
+"""Which intermediates of a query to save: pure functions on graphs."""

@@ -1,0 +1,1 @@
+"""Runs: the batch protocol and its embedded shell."""

@@ -1,0 +1,1 @@
+"""The batch protocol: events in, actions out. Pure."""

@@ -1,0 +1,1 @@
+"""What a run delivers to, embedded."""

@@ -1,0 +1,1 @@
+"""Spark: data source, sink, runner, plan surgery. The only room that imports pyspark."""

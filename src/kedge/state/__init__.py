@@ -1,0 +1,1 @@
+"""Versioned structures: one log of net changes, forwards and backwards."""

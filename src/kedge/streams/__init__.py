@@ -1,0 +1,1 @@
+"""Durable ordered rows in partitions: units, segments, append, read, recover."""

@@ -1,0 +1,1 @@
+"""Shipped: reference models, check suites, the simulator's workloads."""

@@ -1,0 +1,1 @@
+"""Window algebra: panes, closing, watermarks."""
