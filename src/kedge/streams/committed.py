@@ -14,15 +14,10 @@ from typing import Any
 from kedge.errors import CorruptError
 from kedge.host import Host
 from kedge.ledger import Ledger
-from kedge.streams import layout
+from kedge.streams import named
 from kedge.streams.index import UnitInfo
 
 _FILES_MAPPED_MAX = 64
-
-
-def seed(stream: str, partition: int, offset: int) -> int:
-    """The seed of a result unit: its file's name is used once, so offset and partition are its place."""
-    return layout.seed(stream, partition, 0, 0, offset)
 
 
 class Manifest:
@@ -72,7 +67,7 @@ class Manifest:
                     str(result["file"]),
                     0,
                     int(result["bytes"]),
-                    seed(self._stream, partition, offset),
+                    named.seed(self._stream, str(result["file"])),
                 )
             )
 

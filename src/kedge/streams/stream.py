@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kedge import host as hosts
 from kedge.errors import ClosedError, CorruptError, UsageError
 from kedge.host import Host
-from kedge.streams import committed, cut, description, unit
+from kedge.streams import committed, cut, description, named, unit
 from kedge.streams import schema as schemas
 from kedge.streams.appender import Appender
 from kedge.streams.committed import CommittedIndex
@@ -228,16 +228,9 @@ class Stream:
         """(path, id) of the run that this stream is bound to."""
         return None if self._what.run is None or self._what.run_id is None else (self._what.run, self._what.run_id)
 
-    def encode_result(
-        self, batch: pa.RecordBatch, partition: int, first_offset: int, lineage: Lineage
-    ) -> NDArray[np.uint8]:
-        """The bytes of a result unit: the run writes them into a file of their own and commits its name."""
-        self._check_partition(partition)
-        seed = committed.seed(self.id, partition, first_offset)
-        return unit.encode(
-            batch, first_offset=first_offset, seed=seed, lineage=lineage, event_time=self.event_time,
-            epoch=lineage.epoch,
-        )  # fmt: skip
+    def encode_result(self, batch: pa.RecordBatch, file: str, lineage: Lineage) -> NDArray[np.uint8]:
+        """The bytes of the result unit `file`: the run writes them, and the commit gives them their offset."""
+        return named.encode(batch, self.id, file, lineage, self.event_time)
 
     def _make_indexes(self) -> list[Index] | list[CommittedIndex]:
         if self._what.run is None:
