@@ -115,13 +115,19 @@ def transposed(groups: Words, order: Words) -> Words:
     return out
 
 
+def text_buffers(texts: pa.Array) -> tuple[Words, NDArray[np.uint8]]:
+    """Offsets and bytes of a large_binary array."""
+    _, offsets, data = texts.buffers()
+    if not len(texts) or offsets is None:
+        return np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    ends = np.frombuffer(offsets, np.int64, len(texts) + 1, texts.offset * 8)
+    return ends, np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+
+
 def text_hashes(texts: pa.Array) -> NDArray[np.uint64]:
     """The `text` hash of each string."""
-    texts = texts.cast(pa.large_binary()) if texts.type != pa.large_binary() else texts
+    offsets, data = text_buffers(texts.cast(pa.large_binary()))
     out = np.empty(len(texts), np.uint64)
-    _, offsets, data = texts.buffers()
     if len(texts):
-        ends = np.frombuffer(offsets, np.int64, len(texts) + 1, texts.offset * 8)
-        bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        hash_texts(out, ends, bytes_)
+        hash_texts(out, offsets, data)
     return out
