@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         UnavailableError,
         UsageError,
     )
+    from kedge.run import Query, Run, sql
+    from kedge.streams import Stream, stream
 
 # public name -> the module that has it
 _HOME = {
@@ -28,8 +30,13 @@ _HOME = {
     "CorruptError": "kedge.errors",
     "InternalError": "kedge.errors",
     "KedgeError": "kedge.errors",
+    "Query": "kedge.run",
+    "Run": "kedge.run",
+    "Stream": "kedge.streams",
     "UnavailableError": "kedge.errors",
     "UsageError": "kedge.errors",
+    "sql": "kedge.run",
+    "stream": "kedge.streams",
 }
 
 __all__ = [
@@ -38,9 +45,14 @@ __all__ = [
     "CorruptError",
     "InternalError",
     "KedgeError",
+    "Query",
+    "Run",
+    "Stream",
     "UnavailableError",
     "UsageError",
     "__version__",
+    "sql",
+    "stream",
 ]
 
 

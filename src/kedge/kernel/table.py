@@ -138,7 +138,7 @@ class Table:
 
     def load(self, rows: pa.RecordBatch, version: str, close_us: int = NEVER_US) -> None:
         """Replace the content by `rows`; UsageError when they do not fit."""
-        load_all(self.program, {0: self}, rows, version, close_us, any_task=True)
+        load_all(self.program, {0: self}, [rows], version, close_us, any_task=True)
 
     def dump(self) -> pa.RecordBatch:
         """The open rows."""
@@ -224,15 +224,18 @@ def settle(form: Form, many: Words) -> None:
 def load_all(
     program: Program,
     tables: Mapping[int, Table],
-    rows: pa.RecordBatch,
+    rows: Sequence[pa.RecordBatch],
     version: str,
     close_us: int = NEVER_US,
     *,
     any_task: bool = False,
 ) -> None:
-    """Replace the content of many tables by `rows` (sorted by task); windows until `close_us` count as closed."""
+    """Replace the content of many tables by `rows`; windows until `close_us` count as closed.
+
+    Each batch is sorted by task; of several rows of one group the last is its value.
+    """
     form = form_of(program)
-    given = _Given(form, tables, [rows], any_task=any_task)
+    given = _Given(form, tables, rows, any_task=any_task)
     many = given.addresses
     _store(many, machine.STATE, LOADING)
     high, low = _version_words(version)
@@ -241,7 +244,7 @@ def load_all(
                         (machine.VERSION_LOW, low)):  # fmt: skip
         _store(many, word, value)
     machine.rebuild(many, form.shape)
-    answers, failed = given.prepare()
+    answers, failed = given.prepare(np.full_like(form.ops, machine.REPLACE))
     if answers.any():
         refused = given.refusal(answers, failed)
         raise UsageError(f"Tables are too small for the rows to load: {refused}. Make them with bytes_needed(rows).")
@@ -314,14 +317,14 @@ class _Given:
             base += batch.num_rows
         return lows, highs
 
-    def prepare(self) -> tuple[Words, Words]:
+    def prepare(self, ops: Words | None = None) -> tuple[Words, Words]:
         """Run the first phase; an answer and the last row taken for each table."""
         rows, form = self.packed.rows, self.form
         answers, failed = np.zeros(len(self.tasks), np.int64), np.zeros(len(self.tasks), np.int64)
         pointers = np.arange(len(self.tasks) + 1, dtype=np.int64) * self.lows.shape[1]
         machine.prepare(
             self.addresses, rows, rows.view(np.float64), self.packed.heap, pointers, self.lows.ravel(),
-            self.highs.ravel(), form.shape, form.ops, answers, failed,
+            self.highs.ravel(), form.shape, form.ops if ops is None else ops, answers, failed,
         )  # fmt: skip
         return answers, failed
 

@@ -33,6 +33,7 @@ LOG, GENERATION, PANE_MIN = 27, 28, 29
 NEW_ROWS, NEW_HEAP, NEW_LOG = 32, 33, 34
 # Words of `shape`.
 WIDTH, KEYS, CELLS, TEXTS, WINDOW_US = 0, 1, 2, 3, 4
+REPLACE = 6  # the op that no aggregate has: see `layout.py` for the others
 # What prepare answers for each table.
 DONE, ROWS_FULL, HEAP_FULL, TOO_LATE, OVERFLOW = 0, 1, 2, 3, 4
 
@@ -116,6 +117,8 @@ def _take(table, floats, target, rows, row_floats, given, shape, ops):
             table[place] = min(table[place], rows[given, source])
         elif op == 3:
             table[place] = max(table[place], rows[given, source])
+        elif op == 6:  # REPLACE: loading, where a later row is a newer value
+            table[place] = rows[given, source]
         else:
             old, new = floats[place], row_floats[given, source]
             # NaN is greater than all else.

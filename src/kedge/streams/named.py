@@ -16,6 +16,8 @@ from kedge.errors import CorruptError
 from kedge.streams import layout, unit
 from kedge.streams.layout import Lineage
 
+FOLDER = "units"  # of a result stream's directory
+
 
 def seed(owner: str, file: str) -> int:
     """The seed of the unit in `file` of the stream or run with the id `owner`."""

@@ -28,7 +28,9 @@ def flatten(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch of leaves; the same batch when it has no structs."""
     if not any(pa.types.is_struct(kind) for kind in batch.schema.types):
         return batch
-    arrays = [leaf for field, array in zip(batch.schema, batch.columns, strict=True) for leaf in _leaves(field, array)]
+    arrays = [
+        leaf for field, array in zip(batch.schema, batch.columns, strict=True) for leaf in _leaves(field, array)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=leaves(batch.schema))
 
 

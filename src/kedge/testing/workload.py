@@ -1,0 +1,112 @@
+"""A small workload for crash tests: seeded rows, the query over them, and what the run must have written.
+
+work = Workload(seed)
+work.append_all(host)              # the input stream
+work.run(host)                     # the embedded runner, until it has finished
+work.check(host)                   # results of every batch = the model's, each row once
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from kedge.host import Host
+from kedge.run import Run, sql
+from kedge.run.directory import RunDirectory
+from kedge.run.recover import result_units
+from kedge.streams import stream
+from kedge.testing.model import CountAndSum, Row, replay
+
+SCHEMA = pa.schema(
+    [pa.field("ts", pa.timestamp("us", "UTC")), pa.field("key", pa.int64()), pa.field("v", pa.int64())]
+)
+QUERY = (
+    "SELECT window(ts, '10 seconds') AS w, key, count(*) AS n, sum(v) AS total FROM rows "
+    "WHERE v <> 7 GROUP BY key, window(ts, '10 seconds')"
+)
+
+
+@dataclass
+class Workload:
+    """Rows of two partitions that are mostly in order of time, some late, and one run over them."""
+
+    seed: int
+    units: int = 4
+    rows: int = 12
+    root: str = "/w"
+
+    def batches(self) -> dict[int, list[list[Row]]]:
+        """By partition: the rows of each append."""
+        rng = random.Random(self.seed)  # noqa: S311  (a workload must repeat)
+        made: dict[int, list[list[Row]]] = {0: [], 1: []}
+        clock_s = 0
+        for number in range(self.units):
+            unit: list[Row] = []
+            for _ in range(self.rows):
+                clock_s += rng.randrange(4)
+                at_s = max(0, clock_s - (rng.randrange(60) if rng.random() < 0.1 else 0))
+                unit.append((at_s * 1_000_000, rng.randrange(3), rng.randrange(10)))
+            made[number % 2].append(unit)
+        return made
+
+    def append_all(self, host: Host) -> None:
+        """Append whatever is not there yet: a producer's sequence makes a repeated append harmless."""
+        into = stream(f"{self.root}/rows", SCHEMA, 2, event_time="ts", host=host, threads=0)
+        try:
+            for partition, units in self.batches().items():
+                for sequence, unit in enumerate(units):
+                    columns = [
+                        pa.array(column, field.type)
+                        for column, field in zip(zip(*unit, strict=True), SCHEMA, strict=True)
+                    ]
+                    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+                    into.append(batch, partition, producer="workload", sequence=sequence).wait()
+        finally:
+            into.close()
+
+    def start(self, host: Host, **options: Any) -> Run:
+        """The run, claimed and ready for its next step."""
+        query = sql(QUERY, watermark="5 seconds", rows=stream(f"{self.root}/rows", host=host))
+        given = {"nodes": 2, "threads": 1, "tasks": 4, "rows_max": self.rows, "start": False, **options}
+        return query.start(f"{self.root}/run", into=f"{self.root}/results", host=host, **given)
+
+    def run(self, host: Host, **options: Any) -> None:
+        """Append, start or go on, and finish."""
+        self.append_all(host)
+        self.start(host, **options).finish()
+
+    def check(self, host: Host) -> None:
+        """The run has ended, and its results are the model's for the ranges and watermarks it recorded."""
+        directory = RunDirectory(host, f"{self.root}/run")
+        ledger = directory.ledger()
+        ledger.refresh()
+        batches = [record for record in ledger.records() if record["kind"] == "batch"]
+        rows = {("rows", p): [row for unit in units for row in unit] for p, units in self.batches().items()}
+        ends = dict.fromkeys(self.batches(), 0)
+        for batch in batches:
+            for _, partition, start, end in batch["ranges"]:
+                assert start == ends[partition], f"batch {batch['version']} leaves a gap or repeats rows"
+                ends[partition] = end
+        assert ends == {p: len(found) for (_, p), found in rows.items()}, "not all input was taken"
+        model = CountAndSum(10_000_000, lambda r: r[0], lambda r: (r[1],), lambda r: r[2], lambda r: r[2] != 7)
+        want = replay(model, batches, rows)
+        assert sum(b["figures"]["rows_late"] for b in batches) == model.late
+        got = [_rows(host, f"{self.root}/results", batch["results"]) for batch in batches]
+        assert got == want
+        assert len(result_units(ledger)) == sum(len(batch["results"]) for batch in batches)
+
+
+def _rows(host: Host, path: str, units: list[dict[str, Any]]) -> list[Row]:
+    """What a reader of the result stream sees of these units, sorted."""
+    results = stream(path, host=host)
+    found: list[Row] = []
+    for unit in units:
+        start, end = unit["offset"], unit["offset"] + unit["rows"]
+        for row in results.to_table(unit["partition"], start, end).to_pylist():
+            start_us = int(row["w"]["start"].timestamp() * 1_000_000)
+            found.append((start_us, row["key"], row["n"], row["total"]))
+    return sorted(found)
