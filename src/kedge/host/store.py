@@ -127,7 +127,7 @@ class DirectoryStore:
             path = f"{self.root}/{folder}" if folder else self.root
             try:
                 names = self._disk.list(path)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             for name in names:
                 if name.startswith(TEMPORARY):

@@ -9,8 +9,8 @@ Invariants:
 - So the floor is read after the records. If it is then not above a slot, nothing had been emptied at that slot when
   it was read: what was there is the record, and what was absent is the end. If it is above, the view starts again
   from the new floor, which was durable, with its summary, before the first record below it went.
-- The highest floor lasts until a higher one is durable, and compaction keeps the one before it, so that a listing
-  that races with a compaction sees one of the two.
+- The highest floor lasts until a higher one is durable, and few floors ever lie there: a listing of them is one
+  moment on a disk, and on an object store, which lists in the order of names, its last page is.
 - `refresh` publishes a new view only when it is whole; between refreshes `floor` and `records` do no I/O.
 
 It does not write.
@@ -73,7 +73,7 @@ class Snapshot:
                     return self._publish(view)
             else:
                 start = self._at_floor(floor, start) or start
-        missing = self.name_of(start.end)
+        missing = self.name_of(self._read_from(start).end)
         raise CorruptError(f"{missing} is missing. Restore it from a copy of the directory.", code="ledger-hole")
 
     def _last_listed(self) -> int:
