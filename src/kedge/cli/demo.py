@@ -95,9 +95,10 @@ def _append(console: Any, out: Path, rows: int) -> None:
 def _define(out: Path) -> None:
     """Write the run's description: from here on `kedge run start` is enough."""
     import kedge
+    from kedge.run import Options
 
     query = kedge.sql(QUERY, road=kedge.stream(str(out / "road")))
-    query.start(str(out / "run"), into=str(out / "segments"), start=False).stop()
+    query.define(str(out / "run"), str(out / "segments"), Options())
 
 
 def _child(out: Path, args: argparse.Namespace, *more: str) -> subprocess.Popen[bytes]:

@@ -34,7 +34,8 @@ class Embedded:
         self._streams = query.streams
         self._program = query.program(self._definition.tasks)
         self._nodes = options.nodes or 1
-        self._pool = ThreadPoolExecutor(options.threads or os.cpu_count() or 1, "kedge-fragment")
+        threads = options.threads or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(threads, "kedge-fragment") if threads > 1 else None
         self._places = Places.of(directory, self._definition.id, self._into)
         self._ledger: Ledger = directory.ledger()
         self._epoch = self._ledger.claim()
@@ -50,9 +51,8 @@ class Embedded:
     def start(directory: RunDirectory, options: Options) -> Embedded:
         """Claim the run and go on with it."""
         shell = Embedded(directory, options)
-        if options.start:
-            shell._thread = threading.Thread(target=shell._loop, name=f"kedge-run {directory.path}", daemon=True)
-            shell._thread.start()
+        shell._thread = threading.Thread(target=shell._loop, name=f"kedge-run {directory.path}", daemon=True)
+        shell._thread.start()
         return shell
 
     def step(self) -> bool:
@@ -74,7 +74,8 @@ class Embedded:
 
     def _fragments(self, plan: Plan) -> list[Part]:
         """Partial results by unit, in the order of (input, partition, offset) at any number of threads."""
-        return list(read_parts(self._program, self._streams, plan, plan.ranges, self._pool.map))
+        mapped = map if self._pool is None else self._pool.map
+        return list(read_parts(self._program, self._streams, plan, plan.ranges, mapped))
 
     def _commit(self, plan: Plan, parts: Sequence[Part]) -> None:
         manifests = [
@@ -115,7 +116,8 @@ class Embedded:
         except BaseException as error:
             self._failure = error
         finally:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
             with self._turn:
                 self._turn.notify_all()
 
@@ -134,10 +136,10 @@ class Embedded:
         if self._thread is None:
             while not done() and self.step():
                 pass
-            return
-        self._wake.set()
-        with self._turn:
-            self._turn.wait_for(lambda: done() or not self.is_active())
+        else:
+            self._wake.set()
+            with self._turn:
+                self._turn.wait_for(lambda: done() or not self.is_active())
         self._raise_failure()
         if not done():
             raise ClosedError(f"The run in {self._directory.path} was stopped before it got there. Start it again.")
@@ -148,7 +150,8 @@ class Embedded:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        self._pool.shutdown(wait=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
         self._raise_failure()
 
     def wait(self, timeout_s: float | None) -> bool:

@@ -19,7 +19,6 @@ class Options:
     tasks: int = 256  # key groups; decided by the first start of a run and kept
     rows_max: int = 16_000_000  # rows in one batch at most (a batch is at least one unit)
     poll_ms: int = 20  # how long to wait when there is no new input
-    start: bool = True  # begin at once; False: only `step` moves the run
     tables: str | None = None  # Spark: where task tables live on each host
     host: Host | None = None
 

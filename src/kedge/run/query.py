@@ -80,13 +80,17 @@ class Query:
         from kedge.run.run import Run
 
         chosen = Options.of(options)
-        host = chosen.host or local()
+        return Run.start(self.define(path, into, chosen), chosen, spark)
+
+    def define(self, path: str, into: Stream | str, options: Options) -> RunDirectory:
+        """Make `path` the directory of a run of this query, and `into` its result; nothing happens when it is."""
+        host = options.host or local()
         if isinstance(into, str):
             into = stream(into, schema=self.schema, host=host)
         directory = RunDirectory(host, path)
-        definition = directory.define(self.definition(directory, into, chosen))
+        definition = directory.define(self.definition(directory, into, options))
         into.bind(directory.path, definition.id)
-        return Run.start(directory, chosen, spark)
+        return directory
 
     def definition(self, directory: RunDirectory, into: Stream, options: Options) -> Definition:
         """What run.json will say; what the first start decided is kept."""

@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from kedge.host import Host
-from kedge.run import Run, sql
+from kedge.run import sql
 from kedge.run.directory import RunDirectory
+from kedge.run.embedded import Embedded
+from kedge.run.options import Options
 from kedge.run.recover import result_units
 from kedge.streams import stream
 from kedge.testing.model import CountAndSum, Row, replay
@@ -55,7 +57,7 @@ class Workload:
 
     def append_all(self, host: Host) -> None:
         """Append whatever is not there yet: a producer's sequence makes a repeated append harmless."""
-        into = stream(f"{self.root}/rows", SCHEMA, 2, event_time="ts", host=host, threads=0)
+        into = stream(f"{self.root}/rows", SCHEMA, 2, event_time="ts", host=host, threads=0, segment_bytes=1 << 16)
         try:
             for partition, units in self.batches().items():
                 for sequence, unit in enumerate(units):
@@ -68,11 +70,12 @@ class Workload:
         finally:
             into.close()
 
-    def start(self, host: Host, **options: Any) -> Run:
+    def start(self, host: Host, **options: Any) -> Embedded:
         """The run, claimed and ready for its next step."""
         query = sql(QUERY, watermark="5 seconds", rows=stream(f"{self.root}/rows", host=host))
-        given = {"nodes": 2, "threads": 1, "tasks": 4, "rows_max": self.rows, "start": False, **options}
-        return query.start(f"{self.root}/run", into=f"{self.root}/results", host=host, **given)
+        given = {"nodes": 2, "threads": 1, "tasks": 4, "rows_max": self.rows, "host": host, **options}
+        chosen = Options.of(given)
+        return Embedded(query.define(f"{self.root}/run", f"{self.root}/results", chosen), chosen)
 
     def run(self, host: Host, **options: Any) -> None:
         """Append, start or go on, and finish."""
