@@ -11,7 +11,7 @@ import kedge.host.store as store_module
 from kedge.host import DirectoryStore, Host, LocalDisk, SystemRng
 from kedge.host.sim import SimHost, SimStore, Turns, attempts, explore, machine, mutate
 
-SEEDS = range(10)
+SEEDS = range(6)
 
 
 def put_some(host: SimHost, acked: list[Any], kind: type[DirectoryStore] = DirectoryStore) -> None:
@@ -176,7 +176,7 @@ def test_a_put_into_an_existing_folder_takes_five_or_six_calls() -> None:
 def test_real_and_simulated_stores_answer_alike(tmp_path: Path) -> None:
     rng = random.Random(3)
     stores = [DirectoryStore(LocalDisk(), str(tmp_path), SystemRng()), machine(1).store("/run"), SimStore(1)]
-    for _ in range(300):
+    for _ in range(120):
         name = rng.choice(["a/1", "a/2", "b/c/1", "d"])
         body = bytes(rng.randrange(256) for _ in range(rng.randrange(9)))
         act = rng.randrange(6)

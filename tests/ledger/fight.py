@@ -72,7 +72,9 @@ class Fight:
                 continue
 
     def work(self, ledger: Ledger, dice: random.Random) -> None:
-        parent = view_of(ledger)[-1]
+        view = view_of(ledger)
+        parent = view[-1]
+        self.acked[parent] = len(view) - 1  # the claim
         for _ in range(dice.randrange(1, 8)):
             nonce = f"{dice.getrandbits(64):016x}"
             try:

@@ -44,7 +44,8 @@ class Ledger:
         """Write the next epoch into the next slot, and give it; ConflictError if another claim was first."""
         self._epoch = 0
         self._probe()
-        self._store.sweep(self._prefix)
+        for folder in (self._prefix, f"{self._prefix}/floor"):
+            self._store.sweep(folder)
         self._seen.refresh()
         epoch, nonce = self._seen.view.epoch + 1, self._rng.token()
         while True:
@@ -104,17 +105,16 @@ class Ledger:
             data = encode({"kind": "floor", "summary": dict(summary)}, below, epoch)
             with suppress(FileExistsError):  # as good: any summary of the same records says the same
                 self._put(f"{self._prefix}/floor/{below:020d}.json", data)
-            self._store.settle(f"{self._prefix}/floor")
             self._seen.refresh()
+        self._store.settle(f"{self._prefix}/floor")  # it may be another's, named but not yet durable
         self._delete_below(self._seen.view.floor)
 
     def _delete_below(self, floor: int) -> None:
         names = self._seen.patiently(lambda: self._store.list(self._prefix))
-        floors = sorted(name for name in names if name.startswith(f"{self._prefix}/floor/"))
-        records = [name for name in names if name.rpartition("/")[0] == self._prefix and 0 <= slot_of(name) < floor]
-        for name in records + floors[:-1]:
-            with suppress(UnavailableError):  # garbage is harmless; the next compaction finds it
-                self._store.delete(name)
+        for name in names:  # records and older floors
+            if 0 <= slot_of(name) < floor:
+                with suppress(UnavailableError):  # garbage is harmless; the next compaction finds it
+                    self._store.delete(name)
 
     def _accept(self, data: bytes, epoch: int) -> None:
         self._seen.view.records.append(data)

@@ -79,7 +79,7 @@ class Snapshot:
     def _last_listed(self) -> int:
         """The highest slot that a listing shows: what is read afterwards must reach it, or there is a hole."""
         names = self.patiently(lambda: self._store.list(self._prefix))
-        return max((slot_of(name) for name in names if name.rpartition("/")[0] == self._prefix), default=-1)
+        return max((slot_of(name) for name in names), default=-1)
 
     def read_floor(self) -> int:
         """The highest floor, as the store has it now."""
@@ -102,17 +102,12 @@ class Snapshot:
                 return View(view.floor, view.base, records, epoch)
             found = decode(data, slot, self.name_of(slot))["epoch"]
             if found < epoch:
-                return self._went_back(view, records, slot, found, epoch)
+                raise CorruptError(
+                    f"{self.name_of(slot)}: epoch {found} after {epoch}. Restore the directory from a copy.",
+                    code="ledger-epoch",
+                )
             records.append(data)
             epoch = found
-
-    def _went_back(self, view: View, records: list[bytes], slot: int, found: int, epoch: int) -> View:
-        if self.read_floor() > slot:  # an emptied slot that somebody long cut off has filled
-            return View(view.floor, view.base, records, epoch)
-        raise CorruptError(
-            f"{self.name_of(slot)}: epoch {found} after {epoch}: two runs wrote here. Restore the directory.",
-            code="ledger-epoch",
-        )
 
     def _at_floor(self, floor: int, seen: View) -> View | None:
         """A view that starts at `floor`; the records that an earlier view has above it are not read again."""
