@@ -12,10 +12,12 @@ from kedge.streams.layout import ROWS_MAX
 UNIT_BYTES_MAX = 256 << 20
 
 
-def batches(data: pa.RecordBatch | pa.Table, schema: pa.Schema, *, empty: bool) -> list[pa.RecordBatch]:
+def batches(
+    data: pa.RecordBatch | pa.Table, schema: pa.Schema, *, empty: bool, rows_max: int = ROWS_MAX
+) -> list[pa.RecordBatch]:
     """The batches of one append. Columns may come in any order; with `empty`, no rows still make one batch."""
     fitted = _fit(data, schema)
-    found = [piece for batch in fitted.to_batches(max_chunksize=ROWS_MAX) for piece in _by_bytes(batch)]
+    found = [piece for batch in fitted.to_batches(max_chunksize=rows_max) for piece in _by_bytes(batch)]
     if not found and empty:
         return [pa.RecordBatch.from_pylist([], schema=schema)]
     return found

@@ -30,7 +30,7 @@ from kedge.streams.appender import Appender
 from kedge.streams.committed import CommittedIndex
 from kedge.streams.files import SEGMENT_BYTES, PartitionFiles
 from kedge.streams.index import Index, UnitInfo, header_of
-from kedge.streams.layout import Lineage
+from kedge.streams.layout import ROWS_MAX, Lineage
 from kedge.streams.recovery import Recovered
 from kedge.streams.ticket import Ticket
 from kedge.streams.writer import PartitionWriter
@@ -47,10 +47,11 @@ class Stream:
         *,
         threads: int | None = None,
         takeover: bool = False,
+        unit_rows: int = ROWS_MAX,
     ) -> None:
         self.path, self._what, self._host = path, what, host
         self._threads = min(2, os.cpu_count() or 1) if threads is None else threads
-        self._takeover = takeover
+        self._takeover, self._unit_rows = takeover, unit_rows
         self._pool: ThreadPoolExecutor | None = None
         self._appenders: dict[int, Appender] = {}
         self._indexes = self._make_indexes()
@@ -105,7 +106,7 @@ class Stream:
         self._check_partition(partition)
         if self._what.run_id is not None:
             raise UsageError(f"{self.path} is the result of run {self._what.run}; only that run appends to it.")
-        batches = cut.batches(data, self.schema, empty=producer is not None)
+        batches = cut.batches(data, self.schema, empty=producer is not None, rows_max=self._unit_rows)
         return self._appender(partition).append(batches, producer, sequence)
 
     def flush(self) -> None:
@@ -256,8 +257,15 @@ def stream(
     threads: int | None = None,
     takeover: bool = False,
     segment_bytes: int = SEGMENT_BYTES,
+    unit_rows: int = ROWS_MAX,
 ) -> Stream:
-    """Open the stream at `path`; with `schema`, create it when there is none."""
+    """Open the stream at `path`; with `schema`, create it when there is none.
+
+    `threads=0` encodes and writes in the caller; `takeover` makes this process the writer of a partition although
+    another one is; `unit_rows` is the most rows that one unit of an append has.
+    """
+    if not 1 <= unit_rows <= ROWS_MAX:
+        raise UsageError(f"A unit has 1 to {ROWS_MAX:,} rows, not {unit_rows}.")
     place = os.fspath(path).rstrip("/") or "/"
     where = host or hosts.local()
     there = description.load(where, place)
@@ -268,7 +276,7 @@ def stream(
             where, place, description.new(where, schema, partitions or 1, event_time, segment_bytes)
         )
     _check_same(place, there, schema, partitions, event_time)
-    return Stream(place, there, where, threads=threads, takeover=takeover)
+    return Stream(place, there, where, threads=threads, takeover=takeover, unit_rows=unit_rows)
 
 
 def _check_same(

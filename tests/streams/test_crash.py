@@ -1,0 +1,57 @@
+"""Crashes at I/O calls of a simulated machine: nothing acknowledged is lost, nothing half-written is seen."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from workload import Log, Workload, check, held, opened, rows
+
+from kedge.host.sim import Crashed, Turns, machine
+
+if TYPE_CHECKING:
+    from kedge.host.sim import Fault, SimHost
+
+FAULTS: tuple[Fault, ...] = ("stop", "lose", "tear")
+
+
+def crash(seed: int, fault: Fault, crash_at: int, steps: int) -> tuple[Log, SimHost]:
+    """Run the workload of a seed until it dies; the log of what it was told, and the machine after the power cut."""
+    log = Log()
+    host = machine(seed, fault)
+    host.crash_at = crash_at
+    with suppress(Crashed):
+        Workload(seed, steps, log).run(host)
+    return log, host.after_crash()
+
+
+def verify(log: Log, host: SimHost) -> None:
+    """Reader first, then writer, then it goes on, and a second crash changes nothing that was seen."""
+    reader = opened(host)
+    seen = held(reader)
+    check(log, seen, reader.begins())
+    writer = opened(host)
+    assert writer.recover()
+    assert held(writer) == seen
+    assert writer.append(rows(10**6, 2), 1).wait().first_offset == len(seen[1]) + reader.begins()[1]
+    again = opened(host.after_crash())
+    assert held(again) == [seen[0], [*seen[1], 10**6, 10**6 + 1]]
+
+
+def points(seed: int, fault: Fault, steps: int) -> list[int]:
+    host = machine(seed, fault)
+    Workload(seed, steps, Log()).run(host)
+    return [call.number for call in host.trace if call.changes] + [0]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_crash_at_any_call_loses_nothing(fault: Fault, lane: Any) -> None:
+    for seed in lane.seeds(2, 12, 400):
+        stride = 7 if lane.name == "fast" else 1
+        for crash_at in points(seed, fault, 14)[seed % stride :: stride]:
+            log, host = crash(seed, fault, crash_at, 14)
+            try:
+                verify(log, host)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}, {fault}, crash at I/O call {crash_at}") from error
