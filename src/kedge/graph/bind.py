@@ -6,20 +6,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
 
 from kedge.errors import UsageError
 from kedge.graph import coerce
-from kedge.graph.expressions import FLOATS, INTEGERS, Cast, Column, Expression, In, IsNull, Literal, Unary, is_string
-
-SUPPORTED = (
-    "Supported are: columns, literals, + - * / % DIV, comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, CASE, IF and "
-    "casts between number types."
+from kedge.graph.expressions import (
+    FLOATS,
+    INTEGERS,
+    Cast,
+    Column,
+    Expression,
+    In,
+    IsNull,
+    Literal,
+    Unary,
+    is_string,
 )
-_COMPARISONS: dict[type[exp.Expression], str] = {
+
+Node: TypeAlias = Any  # sqlglot's class of nodes, which moves between its releases
+SUPPORTED = (
+    "Supported are: columns, literals, + - * / % DIV, comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, CASE, IF "
+    "and casts between number types."
+)
+USABLE = "Usable are int8 to int64, float, double, bool, date32, timestamp in microseconds and string."
+_COMPARISONS: dict[type[Node], str] = {
     exp.EQ: "=",
     exp.NEQ: "!=",
     exp.LT: "<",
@@ -28,7 +41,7 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
     exp.GTE: ">=",
     exp.NullSafeEQ: "<=>",
 }
-_ARITHMETIC: dict[type[exp.Expression], str] = {
+_ARITHMETIC: dict[type[Node], str] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
@@ -53,7 +66,7 @@ class Binder:
         self.text, self.name, self.alias, self.schema = text, name, alias, schema
         self._columns = {field.name.lower(): field for field in schema}
 
-    def refuse(self, node: exp.Expression, what: str, supported: str = SUPPORTED) -> NoReturn:
+    def refuse(self, node: Node, what: str, supported: str = SUPPORTED) -> NoReturn:
         """Raise the UsageError of a construct that is not supported."""
         raise UsageError(f"{place(self.text, node)}: {what}. {supported}", code="query")
 
@@ -64,14 +77,15 @@ class Binder:
             self.refuse(node, f"there is no input {qualifier!r}", f"The input is {self.name!r}.")
         field = self._columns.get(node.name.lower())
         if field is None:
-            self.refuse(node, f"{self.name!r} has no column {node.name!r}", f"It has: {', '.join(self.schema.names)}.")
+            self.refuse(
+                node, f"{self.name!r} has no column {node.name!r}", f"It has: {', '.join(self.schema.names)}."
+            )
         kind = field.type
         if not _is_usable(kind):
-            self.refuse(node, f"column {node.name!r} has the type {kind}", "Usable are int8 to int64, float, double, "
-                        "bool, date32, timestamp in microseconds and string.")  # fmt: skip
+            self.refuse(node, f"column {node.name!r} has the type {kind}", USABLE)
         return Column(field.name, kind)
 
-    def bind(self, node: exp.Expression) -> Expression:
+    def bind(self, node: Node) -> Expression:
         """`node` as a typed expression."""
         kind = type(node)
         if kind in _COMPARISONS:
@@ -106,9 +120,9 @@ class Binder:
             case exp.Cast() | exp.TryCast():
                 return self._cast(node)
             case _:
-                self.refuse(node, f"{_called(node)} is not supported")
+                return self.refuse(node, f"{_called(node)} is not supported")
 
-    def boolean(self, node: exp.Expression, bound: Expression) -> Expression:
+    def boolean(self, node: Node, bound: Expression) -> Expression:
         """`bound`, if it is a condition."""
         if bound.type == pa.null():
             return Literal(None, pa.bool_())
@@ -117,12 +131,12 @@ class Binder:
         return bound
 
     def _binary(
-        self, node: exp.Expression, make: Callable[[str, Expression, Expression], Expression | None], op: str
+        self, node: Node, make: Callable[[str, Expression, Expression], Expression | None], op: str
     ) -> Expression:
         left, right = self.bind(node.this), self.bind(node.expression)
         return make(op, left, right) or self.refuse(node, _mixed(op, left, right))
 
-    def _logical(self, node: exp.Expression) -> Expression:
+    def _logical(self, node: Node) -> Expression:
         op = "AND" if isinstance(node, exp.And) else "OR"
         left = self.boolean(node.this, self.bind(node.this))
         right = self.boolean(node.expression, self.bind(node.expression))
@@ -144,8 +158,8 @@ class Binder:
         kind = arg.type
         return In(arg, tuple(coerce.cast(option, kind) for option in options))
 
-    def _case(self, node: exp.Expression) -> Expression:
-        ifs: list[exp.Expression] = [node] if isinstance(node, exp.If) else node.args["ifs"]
+    def _case(self, node: Node) -> Expression:
+        ifs: list[Node] = [node] if isinstance(node, exp.If) else node.args["ifs"]
         default = node.args.get("false") if isinstance(node, exp.If) else node.args.get("default")
         subject = None if isinstance(node, exp.If) else node.this
         branches: list[tuple[Expression, Expression]] = []
@@ -153,9 +167,11 @@ class Binder:
             when = exp.EQ(this=subject.copy(), expression=part.this.copy()) if subject is not None else part.this
             branches.append((self.boolean(part.this, self.bind(when)), self.bind(part.args["true"])))
         bound = coerce.case(branches, None if default is None else self.bind(default))
-        return bound or self.refuse(node, "the results of CASE need one common type that is no string and no decimal")
+        return bound or self.refuse(
+            node, "the results of CASE need one common type that is no string and no decimal"
+        )
 
-    def _cast(self, node: exp.Expression) -> Expression:
+    def _cast(self, node: Node) -> Expression:
         target, inner = node.args["to"].this, self.bind(node.this)
         if isinstance(inner, Literal) and isinstance(inner.value, str):
             day = target == exp.DataType.Type.DATE
@@ -183,7 +199,7 @@ class Binder:
             self.refuse(node, f"minus needs a number, this is {arg.type}")
         return Unary("-", arg, arg.type)
 
-    def _literal(self, node: exp.Expression) -> Expression:
+    def _literal(self, node: Node) -> Expression:
         if isinstance(node, exp.Null):
             return Literal(None, pa.null())
         if isinstance(node, exp.Boolean):
@@ -192,7 +208,7 @@ class Binder:
             return Literal(str(node.this), pa.string())
         return self._number(node, str(node.this))
 
-    def _number(self, node: exp.Expression, text: str) -> Expression:
+    def _number(self, node: Node, text: str) -> Expression:
         if "e" in text.lower():
             return Literal(float(text), pa.float64())
         if "." in text:
@@ -205,7 +221,7 @@ class Binder:
         return Literal(value, pa.int32() if -(1 << 31) <= value < 1 << 31 else pa.int64())
 
 
-def place(text: str, node: exp.Expression) -> str:
+def place(text: str, node: Node) -> str:
     """`line 2, column 7 ("...")`: where the first token below `node` stands in the query."""
     found = [inner.meta for inner in node.walk() if "start" in inner.meta]
     if not found:
@@ -221,7 +237,7 @@ def _is_usable(kind: pa.DataType) -> bool:
     return plain or (bool(pa.types.is_timestamp(kind)) and kind.unit == "us")
 
 
-def _called(node: exp.Expression) -> str:
+def _called(node: Node) -> str:
     return node.sql(dialect="spark") if isinstance(node, exp.Func) else type(node).__name__.upper()
 
 

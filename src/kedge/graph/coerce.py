@@ -7,7 +7,7 @@ means that Spark has no such operation, or that Kedge does not offer it (decimal
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 
 import pyarrow as pa
@@ -35,7 +35,12 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return pa.float64()
     if is_string(left) and is_string(right):
         return left
-    if pa.types.is_timestamp(left) and pa.types.is_timestamp(right) and left.tz is not None and right.tz is not None:
+    if (
+        pa.types.is_timestamp(left)
+        and pa.types.is_timestamp(right)
+        and left.tz is not None
+        and right.tz is not None
+    ):
         return left  # zones only say how a moment is shown
     return None
 
@@ -154,6 +159,6 @@ def moment(text: str, kind: pa.DataType) -> Literal | None:
     if not pa.types.is_timestamp(kind):
         return None
     if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=timezone.utc)
+        parsed = parsed.replace(tzinfo=UTC)
     whole = parsed.replace(microsecond=0)
     return Literal(int(whole.timestamp()) * 1_000_000 + parsed.microsecond, kind, text)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+BOOL = pa.bool_()
 INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 FLOATS = (pa.float32(), pa.float64())
 _SPARK_NAMES = {
@@ -107,7 +108,7 @@ class In:
 
     arg: Expression
     options: tuple[Expression, ...]
-    type: pa.DataType = pa.bool_()
+    type: pa.DataType = BOOL
 
     def __str__(self) -> str:
         return f"({self.arg} IN ({', '.join(map(str, self.options))}))"
@@ -121,7 +122,7 @@ class Between:
     both: Expression  # (x >= low) AND (x <= high)
     low: Expression
     high: Expression
-    type: pa.DataType = pa.bool_()
+    type: pa.DataType = BOOL
 
     def __str__(self) -> str:
         return f"between({self.arg}, {self.low}, {self.high})"
@@ -133,7 +134,7 @@ class IsNull:
 
     arg: Expression
     negated: bool
-    type: pa.DataType = pa.bool_()
+    type: pa.DataType = BOOL
 
     def __str__(self) -> str:
         return f"({self.arg} IS {'NOT ' if self.negated else ''}NULL)"
@@ -219,6 +220,6 @@ def to_json(node: Any) -> Any:
 
 
 def _timestamp_text(us: int) -> str:
-    moment = datetime.fromtimestamp(us // 1_000_000, tz=timezone.utc)
+    moment = datetime.fromtimestamp(us // 1_000_000, tz=UTC)
     fraction = f".{us % 1_000_000:06d}".rstrip("0") if us % 1_000_000 else ""
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"

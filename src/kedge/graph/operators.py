@@ -147,7 +147,9 @@ class Graph:
     def fingerprint(self) -> str:
         """32 hexadecimal digits: equal for graphs that mean the same state and results."""
         form = {
-            "inputs": [[i.name, list(i.columns), [str(t) for t in i.schema.types], i.event_time] for i in self.inputs],
+            "inputs": [
+                [i.name, list(i.columns), [str(t) for t in i.schema.types], i.event_time] for i in self.inputs
+            ],
             **{field.name: to_json(getattr(self, field.name)) for field in fields(self) if field.name != "inputs"},
         }
         return xxhash.xxh3_128_hexdigest(json.dumps(form, sort_keys=True).encode())

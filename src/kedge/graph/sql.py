@@ -1,22 +1,22 @@
 """The SQL front end: one query in Spark's dialect to a Graph, or a UsageError that names construct and place.
 
-What is supported: `SELECT` of the window, its start or end, keys and aggregates `FROM` one stream, `WHERE`, `GROUP BY`
-with one tumbling `window(event time, width)` and keys, `HAVING` with comparisons against constants.
+What is supported: `SELECT` of the window, its start or end, keys and aggregates `FROM` one stream, `WHERE`,
+`GROUP BY` with one tumbling `window(event time, width)` and keys, `HAVING` with comparisons against constants.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
 
 from kedge.errors import UsageError
-from kedge.graph.bind import Binder
+from kedge.graph.bind import Binder, Node
 from kedge.graph.expressions import FLOATS, INTEGERS, Cast, Column, Expression, Literal, columns_of, is_string
 from kedge.graph.operators import Aggregate, Filter, Graph, Having, Input, Output, Project, Window, WindowAggregate
 
@@ -27,14 +27,14 @@ SHAPE = (
 AGGREGATES = "Aggregates are count, sum, avg, min and max."
 _UNITS_US = {"microsecond": 1, "millisecond": 1_000, "second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6,
              "day": 86_400 * 10**6, "week": 7 * 86_400 * 10**6}  # fmt: skip
-_FUNCTIONS: dict[type[exp.Expression], str] = {
+_FUNCTIONS: dict[type[Node], str] = {
     exp.Count: "count",
     exp.Sum: "sum",
     exp.Avg: "avg",
     exp.Min: "min",
     exp.Max: "max",
 }
-_COMPARED: dict[type[exp.Expression], str] = {
+_COMPARED: dict[type[Node], str] = {
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}  # fmt: skip
 _SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -51,7 +51,7 @@ def parse(text: str, schemas: Mapping[str, pa.Schema], event_times: Mapping[str,
     try:
         statements = [one for one in sqlglot.parse(quoted, dialect="spark") if one is not None]
     except SqlglotError as error:
-        detail = error.errors[0] if getattr(error, "errors", None) else {}
+        detail = (getattr(error, "errors", None) or [{}])[0]
         where = f"Line {detail['line']}, column {detail['col']}: " if "line" in detail else ""
         raise UsageError(f"{where}this is not SQL of Spark: {detail.get('description', error)} {SHAPE}") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
@@ -74,7 +74,7 @@ class _Query:
         self.select = select
         self.binder = self._from(text, schemas)
         self.event_time = event_times.get(self.binder.name)
-        self.aliases: dict[str, exp.Expression] = {
+        self.aliases: dict[str, Node] = {
             item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
         }
         self.window: Window | None = None
@@ -97,7 +97,7 @@ class _Query:
         return Graph((self._input(condition, aggregate),), condition and Filter(condition), aggregate,
                      Project(outputs, kept))  # fmt: skip
 
-    def _refuse(self, node: exp.Expression, what: str, supported: str = SHAPE) -> None:
+    def _refuse(self, node: Node, what: str, supported: str = SHAPE) -> None:
         self.binder.refuse(node, what, supported)
 
     def _from(self, text: str, schemas: Mapping[str, pa.Schema]) -> Binder:
@@ -116,7 +116,7 @@ class _Query:
         for clause, value in self.select.args.items():
             if value and clause not in known:
                 node = value[0] if isinstance(value, list) else value
-                self._refuse(node if isinstance(node, exp.Expression) else self.select,
+                self._refuse(node if hasattr(node, "walk") else self.select,
                              f"{clause.upper().rstrip('_')} is not supported")  # fmt: skip
         if self.select.args.get("group") is None:
             self._refuse(self.select, "there is no GROUP BY with a window")
@@ -138,7 +138,7 @@ class _Query:
         if self.window is None:
             self._refuse(group, "GROUP BY has no window")
 
-    def _by_alias(self, item: exp.Expression) -> exp.Expression:
+    def _by_alias(self, item: Node) -> Node:
         """What a grouping item stands for: a position, an alias of the SELECT list, or itself."""
         if isinstance(item, exp.Literal) and not item.is_string:
             position = int(item.this)
@@ -151,25 +151,25 @@ class _Query:
                 return self.aliases[item.name.lower()]
         return item
 
-    def _add_key(self, node: exp.Expression) -> None:
+    def _add_key(self, node: Node) -> None:
         if _FUNCTIONS.keys() & {type(inner) for inner in node.walk()}:
             self._refuse(node, "an aggregate can't be a key")
         key = self.binder.bind(node)
         if key.type in FLOATS or pa.types.is_decimal(key.type) or key.type == pa.null():
-            self._refuse(node, f"a key of type {key.type} is not supported", "Keys are integers, bool, date, timestamp "
-                         "or string.")  # fmt: skip
+            what = f"a key of type {key.type} is not supported"
+            self._refuse(node, what, "Keys are integers, bool, date, timestamp or string.")
         if is_string(key.type) and not isinstance(key, Column):
             self._refuse(node, "a computed string as key is not supported", "Use the column itself.")
         if key not in self.keys:
             self.keys.append(key)
 
-    def _as_window(self, node: exp.Expression) -> Window | None:
+    def _as_window(self, node: Node) -> Window | None:
         if not (isinstance(node, exp.Anonymous) and node.name.lower() == "window"):
             return None
         column, *durations = node.expressions
         if not isinstance(column, exp.Column) or self.binder.column(column).name != self.event_time:
-            self._refuse(node, f"a window needs the event time of {self.binder.name!r}",
-                         f"That is {self.event_time or 'not declared: open the stream with event_time='}.")  # fmt: skip
+            declared = self.event_time or "not declared: open the stream with event_time="
+            self._refuse(node, f"a window needs the event time of {self.binder.name!r}", f"That is {declared}.")
         if not 1 <= len(durations) <= 3:
             self._refuse(node, "window() takes a width, a slide and a start")
         width_us, *rest = [self._duration_us(duration) for duration in durations]
@@ -179,11 +179,13 @@ class _Query:
         if width_us <= 0 or slide_us <= 0 or slide_us > width_us or abs(start_us) >= slide_us:
             self._refuse(node, "width and slide must be positive, the slide at most the width, the start below it")
         if slide_us != width_us:
-            self._refuse(node, "sliding windows are not supported yet", "Use a tumbling window: window(ts, 'width').")
+            self._refuse(
+                node, "sliding windows are not supported yet", "Use a tumbling window: window(ts, 'width')."
+            )
         assert self.event_time is not None
         return Window(self.event_time, width_us, slide_us, start_us % slide_us)
 
-    def _duration_us(self, node: exp.Expression) -> int:
+    def _duration_us(self, node: Node) -> int:
         text = node.this if isinstance(node, exp.Literal) and node.is_string else ""
         parts = re.fullmatch(r"\s*(interval\s+)?((-?\d+\s*[a-z]+\s*)+)", text.lower())
         total_us = 0
@@ -196,12 +198,12 @@ class _Query:
             self._refuse(node, "this is no duration", f"Write '10 seconds'; units are {', '.join(_UNITS_US)}.")
         return total_us
 
-    def _output(self, item: exp.Expression) -> Output:
+    def _output(self, item: Node) -> Output:
         node = item.unalias()
         source, index, kind, name = self._resolve(node)
         return Output(item.alias if isinstance(item, exp.Alias) else name, source, index, kind)
 
-    def _resolve(self, node: exp.Expression) -> tuple[str, int, pa.DataType, str]:
+    def _resolve(self, node: Node) -> tuple[str, int, pa.DataType, str]:
         """(source, index, type, Spark's name) of something that a group has."""
         moment = self._time_type()
         if self._as_window(node) is not None or self._is_window_name(node):
@@ -223,14 +225,16 @@ class _Query:
             if not is_column and inner is not node:
                 return (*self._resolve(inner)[:3], node.name)
         if _FUNCTIONS.keys() & {type(inner) for inner in node.walk()}:
-            self._refuse(node, "an expression over aggregates is not supported", "Select the aggregates themselves.")
+            self._refuse(
+                node, "an expression over aggregates is not supported", "Select the aggregates themselves."
+            )
         key = self.binder.bind(node)
         if key not in self.keys:
             self._refuse(node, f"{key} is neither in GROUP BY nor an aggregate", AGGREGATES)
         name = key.arg.name if isinstance(key, Cast) and isinstance(key.arg, Column) else str(key)
         return "key", self.keys.index(key), key.type, node.name if isinstance(node, exp.Column) else name
 
-    def _aggregate(self, node: exp.Expression) -> Aggregate:
+    def _aggregate(self, node: Node) -> Aggregate:
         function = _FUNCTIONS[type(node)]
         argument = node.this
         if isinstance(argument, exp.Distinct) or node.expressions:
@@ -244,7 +248,9 @@ class _Query:
             if isinstance(arg, Literal) and arg.value is not None:
                 return Aggregate("count", None if str(arg) == "1" else arg, pa.int64())
             return Aggregate("count", arg, pa.int64())
-        usable = (*INTEGERS, *FLOATS) if function in ("sum", "avg") else (*INTEGERS, *FLOATS, pa.bool_(), pa.date32())
+        usable = (
+            (*INTEGERS, *FLOATS) if function in ("sum", "avg") else (*INTEGERS, *FLOATS, pa.bool_(), pa.date32())
+        )
         if arg.type not in usable and not (function in ("min", "max") and pa.types.is_timestamp(arg.type)):
             self._refuse(node, f"{function} of {arg.type} is not supported", AGGREGATES)
         if function in ("min", "max"):
@@ -252,7 +258,7 @@ class _Query:
         whole = function == "sum" and arg.type in INTEGERS
         return Aggregate(function, arg, pa.int64() if whole else pa.float64())
 
-    def _having(self, node: exp.Expression) -> Having:
+    def _having(self, node: Node) -> Having:
         node = node.unnest()
         op = _COMPARED.get(type(node))
         if op is None:
@@ -266,21 +272,23 @@ class _Query:
         if source not in ("aggregate", "key") or not isinstance(constant, Literal) or constant.value is None:
             self._refuse(node, "this HAVING is not supported")
         assert isinstance(constant, Literal)
-        if is_string(kind) != isinstance(constant.value, str) or (kind == pa.bool_()) != (constant.type == pa.bool_()):
+        if is_string(kind) != isinstance(constant.value, str) or (kind == pa.bool_()) != (
+            constant.type == pa.bool_()
+        ):
             self._refuse(node, f"a comparison of {kind} and {constant.type} is not supported")
         assert constant.value is not None
         return Having(source, index, op, constant.value)
 
-    def _is_window_name(self, node: exp.Expression) -> bool:
+    def _is_window_name(self, node: Node) -> bool:
         if not isinstance(node, exp.Column) or node.table:
             return False
         named = self.aliases.get(node.name.lower())
         return node.name.lower() == "window" or (named is not None and self._as_window(named) is not None)
 
-    def _window_side(self, node: exp.Expression) -> str | None:
+    def _window_side(self, node: Node) -> str | None:
         """`w.start`, `window.end` or `window(..).start`."""
         if isinstance(node, exp.Column) and node.table:
-            owner: exp.Expression = exp.column(node.table)
+            owner: Node = exp.column(node.table)
         elif isinstance(node, exp.Dot):
             owner = node.this.unnest()
         else:
@@ -304,7 +312,7 @@ class _Query:
         return Input(self.binder.name, tuple(field.name for field in fields), self.event_time, pa.schema(fields))
 
 
-def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+def _conjuncts(node: Node) -> list[Node]:
     node = node.unnest()
     return [*_conjuncts(node.this), *_conjuncts(node.expression)] if isinstance(node, exp.And) else [node]
 
@@ -315,8 +323,8 @@ def _quote_windows(text: str) -> str:
         tokens = sqlglot.tokenize(text, dialect="spark")
     except SqlglotError:
         return text
-    for token, after in reversed(list(zip(tokens, tokens[1:], strict=False))):
-        if token.text.lower() == "window" and after.token_type == TokenType.L_PAREN and text[token.start] != "`":
+    for token, after in reversed(list(pairwise(tokens))):
+        if token.text.lower() == "window" and after.text == "(" and text[token.start] != "`":
             text = f"{text[: token.start]}`{text[token.start : token.end + 1]}`{text[token.end + 1 :]}"
     return text
 

@@ -10,6 +10,7 @@ This is code of this process rather than data of a run, so it lives on the real 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import stat
@@ -36,7 +37,7 @@ def load(text: str) -> ModuleType:
 
 
 def directory() -> str:
-    """The cache of this user: KEDGE_CACHE_DIR, else below XDG_CACHE_HOME or ~/.cache, else in the temporary directory."""
+    """This user's cache: KEDGE_CACHE_DIR, else XDG_CACHE_HOME or ~/.cache, else the temporary directory."""
     given = os.environ.get("KEDGE_CACHE_DIR")
     if given:
         return _private(os.path.join(given, "kernels"))
@@ -51,13 +52,13 @@ def _private(path: str) -> str:
     """Make `path` and check that nobody else can put code there."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     if not os.path.isdir(path):
-        try:
+        with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        except FileExistsError:
-            pass
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise UsageError(f"{path} must be a directory of this user with mode 0700. Correct it, or set KEDGE_CACHE_DIR.")
+        raise UsageError(
+            f"{path} must be a directory of this user with mode 0700. Correct it, or set KEDGE_CACHE_DIR."
+        )
     return path
 
 

@@ -1,8 +1,8 @@
 """Arrow columns to the plain arrays that kernels take, and back.
 
 Invariants:
-- Arrays handed to a kernel are contiguous, aligned and read-only, whatever the batch looked like: one signature, one
-  compiled version of each kernel. Fixed-width columns are views of the batch.
+- Arrays handed to a kernel are contiguous, aligned and read-only, whatever the batch looked like: one signature,
+  one compiled version of each kernel. Fixed-width columns are views of the batch.
 - A null's value is whatever lies in the buffer; kernels look at validity first.
 """
 
@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from kedge.errors import InternalError
 from kedge.graph.expressions import Binary, Column, Expression, In, Literal, is_string
 
 Array = NDArray[Any]
+pc: Any = pyarrow.compute  # its functions are made at run time: type checkers see none
 _COMPARE = {
     "=": "equal",
     "!=": "not_equal",

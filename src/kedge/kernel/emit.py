@@ -1,4 +1,4 @@
-"""Expressions to Python source that Numba compiles: one statement a step, three-valued logic, errors as in ANSI SQL.
+"""Expressions to Python source that Numba compiles: a statement a step, three-valued logic, errors as in ANSI SQL.
 
 Invariants:
 - A value is a variable and its validity: a variable, or None when the value can't be null. Nothing is computed from
@@ -54,7 +54,7 @@ Slots: TypeAlias = dict[Slot, int]
 
 
 class Emitter:
-    """Writes the body of a loop over rows; `slots` and `errors` tell what the caller must hand in and may get back."""
+    """Writes the body of a loop over rows; `slots` is what it reads, `errors` what can go wrong."""
 
     def __init__(self, *, nulls: bool, indent: int) -> None:
         self.nulls = nulls
@@ -331,7 +331,9 @@ class Emitter:
         arg = self.emit(node.arg)
         source, target = node.arg.type, node.type
         if target == pa.float32() or target == pa.float64():
-            return Value(self.fresh(f"np.{'float32' if target == pa.float32() else 'float64'}({arg.code})"), arg.valid)
+            return Value(
+                self.fresh(f"np.{'float32' if target == pa.float32() else 'float64'}({arg.code})"), arg.valid
+            )
         if source not in (*INTEGERS, *FLOATS) or (source in INTEGERS and target.bit_width >= source.bit_width):
             return arg
         guard = "" if arg.valid is None else f"{arg.valid} and "
@@ -339,7 +341,9 @@ class Emitter:
             limit = float(1 << (target.bit_width - 1))
             low = f"{arg.code} >= {-limit!r}" if target == pa.int64() else f"{arg.code} > {-limit - 1!r}"
             self.fail_if(f"{guard}not ({low} and {arg.code} < {limit!r})", f"{node} is out of range")
-            whole = f"np.int64({arg.code})" if arg.valid is None else f"np.int64({arg.code} if {arg.valid} else 0.0)"
+            whole = (
+                f"np.int64({arg.code})" if arg.valid is None else f"np.int64({arg.code} if {arg.valid} else 0.0)"
+            )
             return Value(self.fresh(whole), arg.valid)
         self.fail_if(f"{guard}({_outside(arg.code, target)})", f"{node} is out of range")
         return arg

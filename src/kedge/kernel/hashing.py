@@ -12,6 +12,8 @@ mix is the finalizer of splitmix64. `docs/format.md` has it too, and golden valu
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -19,17 +21,18 @@ from numpy.typing import NDArray
 from kedge.jit import inline, jit
 
 Words = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 
 
 @inline
-def _mix(h):
+def _mix(h: Any) -> Any:
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return h ^ (h >> np.uint64(31))
 
 
 @jit
-def hash_keys(hashes, words, nulls, key):
+def hash_keys(hashes: Hashes, words: Words, nulls: Words, key: int) -> None:
     """Take one key column into the running hashes."""
     null = np.uint64(0x2545F4914F6CDD1D)
     bit = np.int64(1) << np.int64(key)
@@ -39,7 +42,7 @@ def hash_keys(hashes, words, nulls, key):
 
 
 @jit
-def hash_texts(out, offsets, data):
+def hash_texts(out: Any, offsets: Words, data: Any) -> None:
     """The `text` hash of each string of an Arrow array."""
     for i in range(out.size):
         h = np.uint64(0x9E3779B97F4A7C15)
@@ -55,14 +58,14 @@ def hash_texts(out, offsets, data):
 
 
 @jit
-def tasks_of(hashes, tasks, out):
+def tasks_of(hashes: Hashes, tasks: Any, out: Any) -> None:
     """The task of each hash."""
     for i in range(hashes.size):
         out[i] = np.int32((hashes[i] >> np.uint64(1)) % np.uint64(tasks))
 
 
 @jit
-def order_by_task(tasks, count, order, out):
+def order_by_task(tasks: Any, count: int, order: Words, out: Any) -> None:
     """Stable counting sort of `order` by task."""
     ends = np.zeros(count + 1, np.int64)
     for i in range(tasks.size):
@@ -84,7 +87,7 @@ def start(rows: int) -> NDArray[np.uint64]:
 
 
 @jit
-def reindex(slots, groups, count, width, names, shift):
+def reindex(slots: Any, groups: Words, count: int, width: int, names: int, shift: Any) -> None:
     """Fill the empty slots of a fragment's index with its groups; the hash is that of the generated kernel."""
     mix = np.uint64(0x9E3779B97F4A7C15)
     mask = np.uint64(slots.size - 1)
@@ -100,7 +103,7 @@ def reindex(slots, groups, count, width, names, shift):
 
 
 @jit
-def transpose(groups, order, out):
+def transpose(groups: Words, order: Words, out: Any) -> None:
     """Groups in this order, one contiguous row of `out` for each of their words."""
     for i in range(order.size):
         row = order[i]

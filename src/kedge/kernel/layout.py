@@ -90,7 +90,9 @@ def layout_of(graph: Graph) -> Layout:
         cells_of.append(tuple(places))
     keys = tuple(Key(key) for key in graph.aggregate.keys)
     if len(keys) > KEYS_MAX or len(cells) > 60:
-        raise UsageError(f"At most {KEYS_MAX} keys and 60 cells of aggregates; the query has {len(keys)} and {len(cells)}.")
+        raise UsageError(
+            f"At most {KEYS_MAX} keys and 60 cells of aggregates; the query has {len(keys)} and {len(cells)}."
+        )
     return Layout(keys, tuple(cells), tuple(cells_of))
 
 

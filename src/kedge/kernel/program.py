@@ -122,7 +122,9 @@ class Program:
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         at = batch.schema.get_field_index(name)
         if at < 0:
-            raise UsageError(f"The batch has no column {name!r}; the query needs {', '.join(self.inputs[0].columns)}.")
+            raise UsageError(
+                f"The batch has no column {name!r}; the query needs {', '.join(self.inputs[0].columns)}."
+            )
         column, wanted = batch.column(at), self.inputs[0].schema.field(name).type
         actual = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if actual != wanted:
@@ -136,10 +138,14 @@ class Program:
         while True:
             shift = np.uint64(65 - scratch.slots.size.bit_length())
             floats = scratch.groups.view(np.float64)
-            at = int(kernel.function(at, rows, late_us, shift, scratch.slots, scratch.groups, floats, state, *arrays))
+            at = int(
+                kernel.function(at, rows, late_us, shift, scratch.slots, scratch.groups, floats, state, *arrays)
+            )
             if state[3]:
                 what = kernel.source.errors[int(state[3]) - 1]
-                raise UsageError(f"Row {at} of the batch: {what}. Correct the data, or filter such rows.", code="arithmetic")
+                raise UsageError(
+                    f"Row {at} of the batch: {what}. Correct the data, or filter such rows.", code="arithmetic"
+                )
             if at >= rows:
                 break
             scratch = self._grown(kernel, scratch, int(state[0]))
@@ -156,7 +162,9 @@ class Program:
         hashing.reindex(new.slots, new.groups, count, words.width, names, shift)
         return new
 
-    def _partials(self, kernel: _Kernel, groups: NDArray[np.int64], dictionaries: dict[Any, pa.Array]) -> pa.RecordBatch:
+    def _partials(
+        self, kernel: _Kernel, groups: NDArray[np.int64], dictionaries: dict[Any, pa.Array]
+    ) -> pa.RecordBatch:
         words, layout, rows = kernel.source.words, self.layout, len(groups)
         nulls = groups[:, words.nulls].copy() if words.nulls is not None else np.zeros(rows, np.int64)
         tasks = self._tasks(groups, nulls, dictionaries)

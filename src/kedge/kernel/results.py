@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kedge.graph import Having
+from kedge.kernel.columns import pc
 
 if TYPE_CHECKING:
     from kedge.kernel.program import Program
@@ -48,7 +48,9 @@ def _keeps(program: Program, rows: pa.RecordBatch, test: Having) -> pa.Array:
         column, value = column.cast(pa.float64()), pa.scalar(float(test.value))
         return pc.fill_null(_nan_is_greatest(column, test.op, value), False)
     elif pa.types.is_temporal(column.type):
-        value = pa.scalar(int(test.value), pa.int32() if pa.types.is_date(column.type) else pa.int64()).cast(column.type)
+        value = pa.scalar(int(test.value), pa.int32() if pa.types.is_date(column.type) else pa.int64()).cast(
+            column.type
+        )
     return pc.fill_null(_COMPARE[test.op](column, value), False)
 
 

@@ -1,7 +1,7 @@
 """State rows as words: between Arrow batches and the matrix that the table kernels take.
 
-A row is `touch | hash | pane | nulls | keys ... | has | cells ...`, every one 8 bytes; a string key is the place of its
-bytes in a heap of words. The hash is the one that decides the task.
+A row is `touch | hash | pane | nulls | keys ... | has | cells ...`, every one 8 bytes; a string key is the place of
+its bytes in a heap of words. The hash is the one that decides the task.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ The kernel groups rows in an open-addressing index: `slots` (power of two, 0 = e
 
     pane | keys ... | nulls (bit per key) | has (bit per cell) | cells ...
 
-`nulls` and `has` are there only if something can be null. Floats live in the same words, seen through a second array.
+`nulls` and `has` are there only if something can be null. Floats live in the same words, seen through a second
+array.
 
 Invariants:
 - At most half of the slots are used; when the limit is reached the kernel returns the row, which the caller gives
@@ -80,7 +81,7 @@ def keep_if(emitter: Emitter, value: Value) -> None:
     emitter.line(f"if not {test}: continue")
 
 
-def pa_column(graph: Graph):  # noqa: ANN201
+def pa_column(graph: Graph):
     """The event-time column as an expression."""
     from kedge.graph.expressions import Column
 
@@ -150,7 +151,11 @@ def _find(emitter: Emitter, words: Words, keys: list[Value]) -> None:
     """Leave in `at` the first word of the row's group, a new one if there was none."""
     names: list[str] = []
     for key in keys:
-        code = f"np.int64({key.code})" if key.valid is None else f"(np.int64({key.code}) if {key.valid} else np.int64(0))"
+        code = (
+            f"np.int64({key.code})"
+            if key.valid is None
+            else f"(np.int64({key.code}) if {key.valid} else np.int64(0))"
+        )
         names.append(emitter.fresh(code))
     nulls = " | ".join(f"(0 if {key.valid} else {1 << at})" for at, key in enumerate(keys) if key.valid is not None)
     if words.nulls is not None:
@@ -160,7 +165,10 @@ def _find(emitter: Emitter, words: Words, keys: list[Value]) -> None:
     for name in names:
         emitter.line(f"h = (h ^ (h >> np.uint64(29)) ^ np.uint64({name})) * {_MIX}")
     same = " and ".join(
-        [f"groups[at] == low", *(f"groups[at + np.uint64({1 + place})] == {name}" for place, name in enumerate(names))]
+        [
+            "groups[at] == low",
+            *(f"groups[at + np.uint64({1 + place})] == {name}" for place, name in enumerate(names)),
+        ]
     )
     fields = [
         "slot = h >> shift",
@@ -204,7 +212,9 @@ def _update(emitter: Emitter, words: Words, at: int, cell: Cell, value: Value | 
         total = emitter.fresh(f"groups[{place}] + {value.code}")
         if cell.arg is not None and cell.arg.type == pa.int64():
             # Narrower integers can't overflow within a batch: it has fewer than 2**31 rows.
-            emitter.fail_if(f"((groups[{place}] ^ {total}) & ({value.code} ^ {total})) < 0", f"{_OVERFLOW}sum({cell.arg})")
+            emitter.fail_if(
+                f"((groups[{place}] ^ {total}) & ({value.code} ^ {total})) < 0", f"{_OVERFLOW}sum({cell.arg})"
+            )
         emitter.line(f"groups[{place}] = {total}")
     else:
         _extreme(emitter, words, at, cell, value, place)
@@ -221,9 +231,7 @@ def _extreme(emitter: Emitter, words: Words, at: int, cell: Cell, value: Value, 
     assert cell.op in (MIN_INT, MIN_FLOAT, MAX_INT, MAX_FLOAT)
     kind = "np.float64" if cell.is_float else "np.int64"
     new = emitter.fresh(f"{kind}({value.code})")
-    if value.valid is None and words.has is None:
-        is_first = "found == 0"
-    elif words.has is None:
+    if (value.valid is None and words.has is None) or words.has is None:
         is_first = "found == 0"
     else:
         is_first = f"(groups[at + np.uint64({words.has})] & {1 << at}) == 0"

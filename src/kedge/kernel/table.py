@@ -4,15 +4,14 @@ A table is at one version, the nonce of the plan that made it. `apply` goes
 
     CLEAN -> (VACUUM ->) PREPARING -> APPLYING -> CLEAN
 
-and may be killed anywhere. Then `undo` (or `settle`, for `in_progress` tables) leads back to the version before:
-PREPARING has changed nothing that counts, APPLYING has its before-images in the log, and after the last step the log
-stays until the next `apply`, so a plan that never committed can be taken back. Only a kill during VACUUM or LOADING
-loses the table.
+and may be killed anywhere. Then `undo` leads back to the version before: PREPARING has changed nothing that counts,
+APPLYING has its before-images in the log, and after the last step the log stays until the next `apply`, so a plan
+that never committed can be taken back. Only a kill during VACUUM or LOADING loses the table.
 
 Invariants:
 - The state word is set from Python, between kernels: a compiler may reorder the stores inside one.
-- Rows of closed windows are gone for readers at once, and from memory at the next `apply`: by then it is proven that
-  the version that closed them was committed.
+- Rows of closed windows are gone for readers at once, and from memory at the next `apply`: by then it is proven
+  that the version that closed them was committed.
 - The functions at the end work on many tables with a few kernel calls, so 256 tasks cost little more than one.
 
 Locks and files are the business of `run.tables`.
@@ -138,7 +137,9 @@ class Table:
 
     def load(self, rows: pa.RecordBatch, version: str, close_us: int = NEVER_US) -> None:
         """Replace the content by `rows`; UsageError when they do not fit."""
-        load_all(self.program, {0: self}, [rows], version, close_us, any_task=True)
+        refused = load_all(self.program, {0: self}, [rows], version, close_us, any_task=True)
+        if refused is not None:
+            raise UsageError(f"The table is too small for {rows.num_rows} rows: make one with bytes_needed(rows).")
 
     def dump(self) -> pa.RecordBatch:
         """The open rows."""
@@ -150,7 +151,7 @@ def form_of(program: Program) -> Form:
     found: Form | None = getattr(program, "_form", None)
     if found is None:
         found = Form(program.layout, program.tasks, program.panes)
-        program._form = found  # type: ignore[attr-defined]  # noqa: SLF001
+        program._form = found  # type: ignore[attr-defined]
     return found
 
 
@@ -229,10 +230,11 @@ def load_all(
     close_us: int = NEVER_US,
     *,
     any_task: bool = False,
-) -> None:
+) -> Grow | None:
     """Replace the content of many tables by `rows`; windows until `close_us` count as closed.
 
-    Each batch is sorted by task; of several rows of one group the last is its value.
+    Each batch of `rows` is sorted by task; of several rows of one group the last is its value. If some tables are too
+    small, all count as lost until they are loaded again, and the answer says what is needed.
     """
     form = form_of(program)
     given = _Given(form, tables, rows, any_task=any_task)
@@ -246,10 +248,10 @@ def load_all(
     machine.rebuild(many, form.shape)
     answers, failed = given.prepare(np.full_like(form.ops, machine.REPLACE))
     if answers.any():
-        refused = given.refusal(answers, failed)
-        raise UsageError(f"Tables are too small for the rows to load: {refused}. Make them with bytes_needed(rows).")
+        return given.refusal(answers, failed)
     machine.merge(many, close_us, form.shape)
     _store(many, machine.STATE, CLEAN)
+    return None
 
 
 def dump_all(program: Program, tables: Sequence[Table]) -> pa.RecordBatch:
@@ -386,9 +388,13 @@ def _fetch(many: Words, word: int) -> Words:
 def _check(words: Words, form: Form) -> None:
     """Refuse a buffer that the kernels could not trust."""
     if words.size < HEADER_WORDS or words[machine.MAGIC] != MAGIC or words[machine.TOTAL] != words.size:
-        raise CorruptError("This buffer is no table, or not a whole one: restore it from state units.", code="table")
+        raise CorruptError(
+            "This buffer is no table, or not a whole one: restore it from state units.", code="table"
+        )
     if words[machine.LAYOUT] != form.fingerprint:
-        raise CorruptError("This table belongs to another query or format: restore it from state units.", code="table")
+        raise CorruptError(
+            "This table belongs to another query or format: restore it from state units.", code="table"
+        )
     rows, slots = int(words[machine.ROWS_MAX]), int(words[machine.SLOTS])
     places = np.cumsum([HEADER_WORDS, slots, rows * form.width, rows * form.log_width]).tolist()
     found = [int(words[at]) for at in (machine.AT_SLOTS, machine.AT_ROWS, machine.AT_LOG, machine.AT_HEAP)]

@@ -17,12 +17,20 @@ Invariants:
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import carray, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.numpy_support import carray
+from numpy.typing import NDArray
 
 from kedge.jit import jit
+
+Words = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bytes = NDArray[np.uint8]
 
 # Words of the header.
 MAGIC, LAYOUT, ROWS_MAX, SLOTS, HEAP_MAX = 0, 2, 3, 4, 5
@@ -39,41 +47,44 @@ DONE, ROWS_FULL, HEAP_FULL, TOO_LATE, OVERFLOW = 0, 1, 2, 3, 4
 
 
 @intrinsic
-def _pointer(typing, address):  # noqa: ANN001, ANN202
-    def generate(context, builder, signature, arguments):  # noqa: ANN001, ANN202
+def _pointer(typing: Any, address: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
     return types.voidptr(address), generate
 
 
+_at: Any = _pointer  # an intrinsic is called without its first argument
+
+
 @jit
-def _words(address):
+def _words(address: int) -> Words:
     """The table at `address`, as long as its header says."""
-    total = carray(_pointer(address), 64, np.int64)[TOTAL]
-    return carray(_pointer(address), total, np.int64)
+    total = carray(_at(address), 64, np.int64)[TOTAL]
+    return carray(_at(address), total, np.int64)
 
 
 @jit
-def _floats(address, total):
-    return carray(_pointer(address), total, np.float64)
+def _floats(address: int, total: int) -> Floats:
+    return carray(_at(address), total, np.float64)
 
 
 @jit
-def store(addresses, word, values):
+def store(addresses: Words, word: int, values: Words) -> None:
     """Set one header word of each table."""
     for at in range(addresses.size):
         _words(addresses[at])[word] = values[at]
 
 
 @jit
-def fetch(addresses, word, out):
+def fetch(addresses: Words, word: int, out: Words) -> None:
     """Read one header word of each table."""
     for at in range(addresses.size):
         out[at] = _words(addresses[at])[word]
 
 
 @jit
-def _same(table, row, rows, given, at, heap, shape):
+def _same(table: Words, row: int, rows: Words, given: int, at: int, heap: Words, shape: Words) -> bool:
     """Whether a row of the table and a given row are of the same group."""
     if table[row + 1] != rows[given, 1] or table[row + 2] != rows[given, 2] or table[row + 3] != rows[given, 3]:
         return False
@@ -94,7 +105,9 @@ def _same(table, row, rows, given, at, heap, shape):
 
 
 @jit
-def _take(table, floats, target, rows, row_floats, given, shape, ops):
+def _take(
+    table: Words, floats: Floats, target: int, rows: Words, row_floats: Floats, given: int, shape: Words, ops: Words
+) -> bool:
     """Merge the cells of a given row into those at `target` (the `has` word); False at an overflow."""
     first = 4 + shape[KEYS]
     has, more = table[target], rows[given, first]
@@ -131,7 +144,7 @@ def _take(table, floats, target, rows, row_floats, given, shape, ops):
 
 
 @jit
-def _copy_texts(table, row, rows, given, heap, used, shape):
+def _copy_texts(table: Words, row: int, rows: Words, given: int, heap: Words, used: Any, shape: Words) -> Any:
     """Copy a new row's strings into the table's heap; the words used then, or -1 when it is full."""
     for key in range(shape[KEYS]):
         if not (shape[TEXTS] >> key) & 1 or (rows[given, 3] >> key) & 1:
@@ -148,7 +161,18 @@ def _copy_texts(table, row, rows, given, heap, used, shape):
 
 
 @jit
-def _prepare_one(table, floats, rows, row_floats, heap, lows, highs, shape, ops, failed):
+def _prepare_one(
+    table: Words,
+    floats: Floats,
+    rows: Words,
+    row_floats: Floats,
+    heap: Words,
+    lows: Words,
+    highs: Words,
+    shape: Words,
+    ops: Words,
+    failed: Words,
+) -> Any:
     width, cells = shape[WIDTH], 1 + shape[CELLS]
     before, count, used, entries = table[ROWS], table[ROWS], table[HEAP], 0
     at_rows, at_slots, at_log = table[AT_ROWS], table[AT_SLOTS], table[AT_LOG]
@@ -206,8 +230,20 @@ def _prepare_one(table, floats, rows, row_floats, heap, lows, highs, shape, ops,
 
 
 @jit
-def prepare(addresses, rows, row_floats, heap, pointers, lows, highs, shape, ops, answers, failed):
-    """Compute what applying the given rows would change; table t takes the segments pointers[t] to pointers[t+1]."""
+def prepare(
+    addresses: Words,
+    rows: Words,
+    row_floats: Floats,
+    heap: Words,
+    pointers: Words,
+    lows: Words,
+    highs: Words,
+    shape: Words,
+    ops: Words,
+    answers: Words,
+    failed: Words,
+) -> None:
+    """Compute what the given rows would change; table t takes the segments pointers[t] to pointers[t+1]."""
     for at in range(addresses.size):
         table = _words(addresses[at])
         floats = _floats(addresses[at], table.size)
@@ -218,7 +254,7 @@ def prepare(addresses, rows, row_floats, heap, pointers, lows, highs, shape, ops
 
 
 @jit
-def mark(addresses):
+def mark(addresses: Words) -> None:
     """Note what `restore` needs, before anything is changed."""
     for at in range(addresses.size):
         table = _words(addresses[at])
@@ -229,7 +265,7 @@ def mark(addresses):
 
 
 @jit
-def merge(addresses, close_us, shape):
+def merge(addresses: Words, close_us: int, shape: Words) -> None:
     """Make prepared changes the table's own."""
     width, cells = shape[WIDTH], 1 + shape[CELLS]
     stride, first = 1 + 2 * cells, 4 + shape[KEYS]
@@ -247,7 +283,7 @@ def merge(addresses, close_us, shape):
 
 
 @jit
-def restore(addresses, shape):
+def restore(addresses: Words, shape: Words) -> None:
     """Undo `merge` from the log; may be repeated."""
     width, cells = shape[WIDTH], 1 + shape[CELLS]
     stride, first = 1 + 2 * cells, 4 + shape[KEYS]
@@ -263,7 +299,7 @@ def restore(addresses, shape):
 
 
 @jit
-def rebuild(addresses, shape):
+def rebuild(addresses: Words, shape: Words) -> None:
     """Make the index and the smallest pane anew from the rows."""
     width = shape[WIDTH]
     for at in range(addresses.size):
@@ -287,7 +323,7 @@ def rebuild(addresses, shape):
 
 
 @jit
-def vacuum(addresses, shape):
+def vacuum(addresses: Words, shape: Words) -> None:
     """Drop the rows of closed windows and their strings; `rebuild` must follow."""
     width = shape[WIDTH]
     for at in range(addresses.size):
@@ -312,7 +348,7 @@ def vacuum(addresses, shape):
 
 
 @jit
-def _emit(table, row, out, heap, count, used, shape, fill):
+def _emit(table: Words, row: int, out: Words, heap: Words, count: int, used: Any, shape: Words, fill: bool) -> Any:
     """Copy one row out; the heap words used then."""
     for key in range(shape[KEYS]):
         if (shape[TEXTS] >> key) & 1 and not (table[row + 3] >> key) & 1:
@@ -334,8 +370,8 @@ def _emit(table, row, out, heap, count, used, shape, fill):
 
 
 @jit
-def emit(addresses, what, shape, out, heap, fill):
-    """Rows of every table into `out`, or only their number and heap words: 0 live, 1 changed and live, 2 just closed."""
+def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words, fill: bool) -> tuple[int, int]:
+    """Rows of all tables into `out`, or only how many rows and heap words: 0 live, 1 changed, 2 just closed."""
     width, window = shape[WIDTH], shape[WINDOW_US]
     stride = 3 + 2 * shape[CELLS]
     count, used = 0, 0
@@ -362,7 +398,7 @@ def emit(addresses, what, shape, out, heap, fill):
 
 
 @jit
-def move(old, new, shape):
+def move(old: Words, new: Words, shape: Words) -> None:
     """Copy rows, strings and close time into larger tables; `rebuild` must follow."""
     for at in range(old.size):
         source, target = _words(old[at]), _words(new[at])
@@ -374,7 +410,7 @@ def move(old, new, shape):
 
 
 @jit
-def write_texts(offsets, data, heap, out):
+def write_texts(offsets: Words, data: Bytes, heap: Words, out: Words) -> Any:
     """Strings of an Arrow array into a heap; `out` gets where each begins."""
     at = np.int64(0)
     for i in range(out.size):
@@ -391,7 +427,7 @@ def write_texts(offsets, data, heap, out):
 
 
 @jit
-def read_texts(places, valid, heap, bytes_, offsets, data):
+def read_texts(places: Words, valid: Any, heap: Words, bytes_: Bytes, offsets: Words, data: Bytes) -> None:
     """The inverse: offsets and data of an Arrow array; with empty `data` only the offsets."""
     total = np.int64(0)
     for i in range(places.size):

@@ -1,4 +1,4 @@
-"""Panes: event time cut where windows begin or end, so that each row belongs to one pane and each window to whole panes.
+"""Panes: event time cut where windows begin or end, so that a row is in one pane and a window is whole panes.
 
 Invariants:
 - Windows begin at `start_us + k * slide_us` for every integer k, also before 1970: Spark's alignment.
@@ -34,7 +34,9 @@ class Panes:
 
     def __post_init__(self) -> None:
         if not 0 < self.slide_us <= self.width_us:
-            raise UsageError(f"A window of {self.width_us} us can't slide by {self.slide_us} us: 0 < slide <= width.")
+            raise UsageError(
+                f"A window of {self.width_us} us can't slide by {self.slide_us} us: 0 < slide <= width."
+            )
 
     @property
     def is_tumbling(self) -> bool:
@@ -63,7 +65,6 @@ class Panes:
     def windows_of(self, time_us: int) -> tuple[int, ...]:
         """The beginnings of all windows that hold `time_us`, in order."""
         last = (time_us - self.start_us) // self.slide_us * self.slide_us + self.start_us
-        first = last - (last + self.width_us - 1 - time_us) // self.slide_us * self.slide_us
         count = (self.width_us - 1 - (time_us - last)) // self.slide_us
         first = last - count * self.slide_us
         return tuple(range(first, last + 1, self.slide_us))
