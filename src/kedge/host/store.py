@@ -7,6 +7,7 @@ else. Names are relative, with `/` between parts, and never leave the store's ro
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Protocol
 
 from kedge.errors import UsageError
@@ -33,6 +34,14 @@ class Store(Protocol):
         """Remove an object; nothing happens when there is none."""
         ...
 
+    def settle(self, folder: str) -> None:
+        """Make durable what this caller has seen directly in `folder`: others may show an object before it is."""
+        ...
+
+    def sweep(self, folder: str) -> None:
+        """Remove what dead writers left half-written directly in `folder`; a live writer is not disturbed."""
+        ...
+
 
 def checked_name(name: str) -> str:
     """`name`, if it stays inside a store's root."""
@@ -49,6 +58,8 @@ class DirectoryStore:
     """Objects as files below a directory of a disk.
 
     An object is written under a temporary name, synced, and only then given its name; then the directory is synced.
+    So other processes may see an object shortly before it is durable: `settle` closes that gap for a reader.
+    A put whose temporary file was swept away starts again, so that `sweep` may remove any temporary file.
     """
 
     def __init__(self, disk: Disk, root: str, rng: Rng) -> None:
@@ -58,22 +69,45 @@ class DirectoryStore:
         """Temporary file, sync, link or rename, sync of the directory."""
         path = self._path(name)
         folder = path.rpartition("/")[0]
-        self._disk.mkdir(folder)
-        temporary = f"{folder}/{TEMPORARY}{self._rng.token()}"
-        file = self._disk.open(temporary, "create")
+        if if_absent and self._disk.exists(path):
+            raise FileExistsError(path)  # spares the writing; `link` decides
+        while True:
+            temporary = f"{folder}/{TEMPORARY}{self._rng.token()}"
+            self._write(temporary, data)
+            try:
+                self._name(temporary, path, if_absent)
+                break
+            except FileNotFoundError:
+                continue  # the temporary file was swept away
+        self._disk.sync_dir(folder)
+
+    def _write(self, temporary: str, data: Bytes) -> None:
+        try:
+            file = self._disk.open(temporary, "create")
+        except FileNotFoundError:
+            self._disk.mkdir(temporary.rpartition("/")[0])
+            file = self._disk.open(temporary, "create")
         try:
             file.write(data, 0)
             file.sync()
+        except OSError:
+            self._forget(temporary)
+            raise
         finally:
             file.close()
-        if if_absent:
-            try:
-                self._disk.link(temporary, path)
-            finally:
-                self._disk.unlink(temporary)
-        else:
+
+    def _name(self, temporary: str, path: str, if_absent: bool) -> None:
+        if not if_absent:
             self._disk.rename(temporary, path)
-        self._disk.sync_dir(folder)
+            return
+        try:
+            self._disk.link(temporary, path)
+        finally:
+            self._forget(temporary)
+
+    def _forget(self, temporary: str) -> None:
+        with suppress(OSError):  # garbage is harmless, and the next sweep finds it
+            self._disk.unlink(temporary)
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Read the file, or a range of it."""
@@ -108,6 +142,22 @@ class DirectoryStore:
             self._disk.unlink(self._path(name))
         except FileNotFoundError:
             return
+
+    def settle(self, folder: str) -> None:
+        """fsync of the directory: cheap when nothing is pending."""
+        with suppress(FileNotFoundError):
+            self._disk.sync_dir(self._path(folder))
+
+    def sweep(self, folder: str) -> None:
+        """Unlink the temporary files; a live writer whose file goes simply writes another."""
+        path = self._path(folder)
+        try:
+            names = self._disk.list(path)
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name.startswith(TEMPORARY):
+                self._forget(f"{path}/{name}")
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{checked_name(name)}"

@@ -1,0 +1,86 @@
+"""What a codec makes of a column, and what every codec offers: the small vocabulary of this room.
+
+Invariants:
+- `Encoded` says everything but the dtype and the number of rows, which the reader knows already.
+- `params` are signed 64-bit numbers; what they mean is the codec's business (a base, a bit width, ...).
+- A decoder trusts nothing: params and body may be hostile, and the answer is right values or CorruptError,
+  never an access outside the arrays. Whether the bytes are the ones that were written is not checked here: the
+  checksum is the unit's job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import CorruptError, UsageError
+
+Values: TypeAlias = NDArray[Any]
+Bytes: TypeAlias = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An encoded column: the number of its codec, three parameters, the bytes."""
+
+    codec: int
+    params: tuple[int, int, int]
+    body: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One way to write a column. `code` is on disk: it is never changed and never used again."""
+
+    code: int
+    name: str
+    encode: Callable[[Values], Encoded]
+    decode: Callable[[Encoded, np.dtype[Any], int, Values | None], Values]
+
+
+def raw(values: Values) -> Bytes:
+    """The bytes of a one-dimensional array of a supported type, read-only, not copied where it is contiguous."""
+    if values.ndim != 1 or values.dtype.kind not in "biuf" or values.itemsize not in (1, 2, 4, 8):
+        raise UsageError(
+            "A column is a one-dimensional array of bool, int, uint or float of at most 64 bits, "
+            f"not {values.dtype} with {values.ndim} dimensions. Split it into such buffers first."
+        )
+    return readable(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).view(np.uint8))
+
+
+def readable(body: Bytes) -> Bytes:
+    """`body` as kernels want it: contiguous, aligned to 8 bytes, read-only (one compiled signature for all)."""
+    if not body.flags.c_contiguous or body.ctypes.data % 8:
+        body = body.copy()
+    view = body.view()
+    view.flags.writeable = False
+    return view
+
+
+def target(dtype: np.dtype[Any], rows: int, out: Values | None) -> Values:
+    """Where a decoder writes: `out` if it fits, else a new array."""
+    if out is None:
+        return np.empty(rows, dtype)
+    if out.dtype != dtype or out.shape != (rows,) or not out.flags.c_contiguous or not out.flags.writeable:
+        raise UsageError(
+            f"out must be a writable contiguous array of {rows} x {dtype}, not {out.size} x {out.dtype}."
+        )
+    return out
+
+
+def layout(dtype: np.dtype[Any]) -> int:
+    """The item type as kernels take it: bytes per item, negative when the item is unsigned."""
+    return dtype.itemsize if dtype.kind in "if" else -dtype.itemsize
+
+
+def corrupt(codec: str, what: str) -> CorruptError:
+    """The error of every decoder; the stream above adds file and byte."""
+    return CorruptError(
+        f"A column encoded as {codec} does not decode: {what}. "
+        "Find the unit with `kedge stream verify` and restore or repair it.",
+        code="codec",
+    )

@@ -1,0 +1,272 @@
+"""A stream: durable ordered rows in partitions, below a directory.
+
+>>> import kedge, pyarrow as pa  # doctest: +SKIP
+>>> rides = kedge.stream("data/rides", schema=pa.schema([("ts", pa.timestamp("us")), ("fare", pa.int64())]))
+>>> rides.append(batch).wait()
+>>> rides.to_table(columns=["fare"])
+
+Invariants:
+- Opening writes nothing. The first append to a partition makes this process its writer.
+- Readers see only what is durable, in whole units; rows never change once they are seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kedge import host as hosts
+from kedge.errors import ClosedError, CorruptError, UsageError
+from kedge.host import Host
+from kedge.streams import cut, description, unit
+from kedge.streams import schema as schemas
+from kedge.streams.appender import Appender
+from kedge.streams.files import SEGMENT_BYTES, PartitionFiles
+from kedge.streams.index import Index, UnitInfo, header_of
+from kedge.streams.recovery import Recovered
+from kedge.streams.ticket import Ticket
+from kedge.streams.writer import PartitionWriter
+
+
+class Stream:
+    """An open stream. Use `kedge.stream` to get one."""
+
+    def __init__(
+        self,
+        path: str,
+        what: description.Description,
+        host: Host,
+        *,
+        threads: int | None = None,
+        takeover: bool = False,
+    ) -> None:
+        self.path, self._what, self._host = path, what, host
+        self._threads = min(2, os.cpu_count() or 1) if threads is None else threads
+        self._takeover = takeover
+        self._pool: ThreadPoolExecutor | None = None
+        self._appenders: dict[int, Appender] = {}
+        self._indexes = [Index(self._files(p)) for p in range(what.partitions)]
+        self._closed = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, (self.path, self._threads))
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"kedge.stream({self.path!r})"
+
+    @property
+    def id(self) -> str:
+        """32 hexadecimal digits that no other stream has."""
+        return self._what.id
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._what.schema
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return self._what.partitions
+
+    @property
+    def event_time(self) -> str | None:
+        """The column that says when a row happened."""
+        return self._what.event_time
+
+    # ---- writing -------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        data: pa.RecordBatch | pa.Table,
+        partition: int = 0,
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Ticket:
+        """Append rows; they are durable, all together, when the ticket's `wait()` returns.
+
+        With `producer` and a `sequence` that grows, a retry of an append that did happen does nothing.
+        """
+        self._check_partition(partition)
+        if self._what.run_id is not None:
+            raise UsageError(f"{self.path} is the result of run {self._what.run}; only that run appends to it.")
+        batches = cut.batches(data, self.schema, empty=producer is not None)
+        return self._appender(partition).append(batches, producer, sequence)
+
+    def flush(self) -> None:
+        """Return when everything appended so far is durable."""
+        for appender in list(self._appenders.values()):
+            appender.flush()
+
+    def close(self) -> None:
+        """Finish what was appended and give the partitions back; a second call does nothing."""
+        self._closed = True
+        appenders, self._appenders = self._appenders, {}
+        try:
+            for appender in appenders.values():
+                appender.close()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+                self._pool = None
+            for index in self._indexes:
+                index.forget()
+
+    def recover(self) -> list[Recovered]:
+        """Become the writer of every partition, now rather than at the first append; what was kept and cut."""
+        return [self._writer(p).recovered for p in range(self.partitions)]
+
+    def next_offset(self, partition: int = 0) -> int:
+        """The offset that the next append of this process will begin at."""
+        return self._appender(partition).next_offset
+
+    def _appender(self, partition: int) -> Appender:
+        self._writer(partition)
+        return self._appenders[partition]
+
+    def _writer(self, partition: int) -> PartitionWriter:
+        if self._closed:
+            raise ClosedError(f"{self.path} is closed. Open it again with kedge.stream.")
+        if partition not in self._appenders:
+            writer = PartitionWriter(self._files(partition), takeover=self._takeover)
+            if self._threads and self._pool is None:
+                self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kedge-encode")
+            self._appenders[partition] = Appender(writer, partition, self._encode, self._pool)
+        return self._appenders[partition].writer
+
+    def _encode(
+        self, batch: pa.RecordBatch, first_offset: int, more: bool, producer: str | None, sequence: int | None
+    ) -> NDArray[np.uint8]:
+        return unit.encode(
+            batch, first_offset=first_offset, seed=0, event_time=self.event_time, more=more, producer=producer,
+            sequence=sequence,
+        )  # fmt: skip
+
+    # ---- reading -------------------------------------------------------------------------------------------
+
+    def ends(self) -> list[int]:
+        """The durable end of each partition, now."""
+        return [index.refresh() for index in self._indexes]
+
+    def begins(self) -> list[int]:
+        """The first offset of each partition that is still there."""
+        for index in self._indexes:
+            index.refresh()
+        return [index.begin for index in self._indexes]
+
+    def units(self, partition: int, start: int = 0, end: int | None = None) -> list[UnitInfo]:
+        """The durable units that hold rows of [start, end)."""
+        self._check_partition(partition)
+        index = self._indexes[partition]
+        if end is None or end > index.end:
+            index.refresh()
+        return index.units(start, index.end if end is None else min(end, index.end))
+
+    def read_unit(self, info: UnitInfo, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The rows of one unit."""
+        buffer = self._indexes[info.partition].file(info)
+        try:
+            return unit.decode(buffer, header_of(buffer, info), self.schema, columns, start=info.start)
+        except CorruptError as error:
+            raise CorruptError(
+                f"{self.path}/{info.file}: {error} Run `kedge stream verify {self.path}`.", code=error.code
+            ) from error
+
+    def read(
+        self,
+        partition: int | None = None,
+        start: int = 0,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of [start, end) of one partition (or of each), unit by unit, cut to the range."""
+        for part in range(self.partitions) if partition is None else (partition,):
+            for info in self.units(part, start, end):
+                batch = self.read_unit(info, columns)
+                low = max(0, start - info.first_offset)
+                high = info.rows if end is None else min(info.rows, end - info.first_offset)
+                yield batch if (low, high) == (0, info.rows) else batch.slice(low, high - low)
+
+    def to_table(
+        self,
+        partition: int | None = None,
+        start: int = 0,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The same rows as one table."""
+        names = self.schema.names if columns is None else columns
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return pa.Table.from_batches(self.read(partition, start, end, columns), schema=schema)
+
+    # ---- a run's result ------------------------------------------------------------------------------------
+
+    def bind(self, run_path: str, run_id: str) -> None:
+        """Make this empty stream the result of a run: from now on the run's ledger is its manifest."""
+        if self._what.run_id is None and any(self.ends()):
+            raise UsageError(f"{self.path} has rows of its own. Give the run an empty stream.")
+        self._what = description.bind(self._host, self.path, run_path, run_id)
+
+    def _files(self, partition: int) -> PartitionFiles:
+        return PartitionFiles(self._host, self.path, self.id, partition, self._what.segment_bytes)
+
+    def _check_partition(self, partition: int) -> None:
+        if not 0 <= partition < self.partitions:
+            raise UsageError(f"{self.path} has partitions 0 to {self.partitions - 1}, not {partition}.")
+
+
+def stream(
+    path: str | os.PathLike[str],
+    schema: pa.Schema | None = None,
+    partitions: int | None = None,
+    *,
+    event_time: str | None = None,
+    host: Host | None = None,
+    threads: int | None = None,
+    takeover: bool = False,
+    segment_bytes: int = SEGMENT_BYTES,
+) -> Stream:
+    """Open the stream at `path`; with `schema`, create it when there is none."""
+    place = os.fspath(path).rstrip("/") or "/"
+    where = host or hosts.local()
+    there = description.load(where, place)
+    if there is None:
+        if schema is None:
+            raise UsageError(f"There is no stream at {place}. Give a schema to create one.")
+        there = description.create(
+            where, place, description.new(where, schema, partitions or 1, event_time, segment_bytes)
+        )
+    _check_same(place, there, schema, partitions, event_time)
+    return Stream(place, there, where, threads=threads, takeover=takeover)
+
+
+def _check_same(
+    path: str,
+    there: description.Description,
+    schema: pa.Schema | None,
+    partitions: int | None,
+    event_time: str | None,
+) -> None:
+    if schema is not None and not schemas.check(schema, event_time).equals(there.schema):
+        raise UsageError(f"{path} has other columns: {', '.join(f'{f.name} {f.type}' for f in there.schema)}.")
+    if partitions is not None and partitions != there.partitions:
+        raise UsageError(f"{path} has {there.partitions} partitions, not {partitions}.")
+    if event_time is not None and event_time != there.event_time:
+        raise UsageError(f"The event time of {path} is {there.event_time!r}, not {event_time!r}.")
+
+
+def _reopen(path: str, threads: int) -> Stream:
+    return stream(path, threads=threads)
