@@ -6,6 +6,8 @@ work; what crosses between them has its true size. The figures are in docs/decis
 Kedge.
 """
 
+# ruff: noqa: N803  (the names of the arguments are Spark's)
+
 from __future__ import annotations
 
 import argparse

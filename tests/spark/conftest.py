@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,3 +20,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     started = session("kedge-tests", **{"spark.local.dir": str(local)})
     yield started
     started.stop()
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], None]:
+    """Wait until something is true, for as long as a slow machine may need."""
+
+    def wait(done: Callable[[], bool], seconds: float = 120) -> None:
+        deadline = time.monotonic() + seconds
+        while not done():
+            assert time.monotonic() < deadline, "it did not happen"
+            time.sleep(0.05)
+
+    return wait

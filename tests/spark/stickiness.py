@@ -93,7 +93,7 @@ def assemble(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def assemble_any(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a barrier stage: the tasks tell each other what their hosts have, and could share the nodes out by that."""
+    """In a barrier stage: the tasks tell each other what their hosts have, and share the nodes out by that."""
     from pyspark import BarrierTaskContext
 
     parts = list(batches)
@@ -216,7 +216,7 @@ CANDIDATES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def keys_of_nodes(spark: SparkSession, nodes: int, each: int) -> list[list[int]]:
-    """For every node the first integers whose hash partition of `nodes` is that node's (Murmur3, as Spark hashes)."""
+    """For every node, integers that Spark hashes (Murmur3) to the partition of that node."""
     found: list[list[int]] = [[] for _ in range(nodes)]
     rows = spark.range(nodes * each * 3).selectExpr(
         "cast(id as int) as id", f"pmod(hash(cast(id as int)), {nodes})"

@@ -11,6 +11,8 @@ Streaming plans push neither columns nor filters into a Python source: `columns`
 batch, filters on the event time leave out units that can't have a row for them.
 """
 
+# ruff: noqa: N802  (the names of the methods are Spark's)
+
 from __future__ import annotations
 
 import calendar
@@ -98,7 +100,7 @@ class PieceReader:
             for at in range(0, crossing.num_rows, _ROWS_CROSSING):
                 yield crossing.slice(at, _ROWS_CROSSING)
 
-    def pieces(self, partition: int, units: Sequence[UnitInfo], start: int, end: int) -> Iterator[Piece]:
+    def pieces(self, units: Sequence[UnitInfo], start: int, end: int) -> Iterator[Piece]:
         """Units of one partition, dealt to tasks of about `rowsPerTask` rows."""
         taken: list[UnitInfo] = []
         rows = 0
@@ -152,7 +154,7 @@ class BatchReader(PieceReader, DataSourceReader):
         for partition, (start, end) in enumerate(zip(starts, ends, strict=True)):
             if start < end:
                 units = [unit for unit in source.units(partition, start, end) if self._wanted(unit)]
-                found += self.pieces(partition, units, start, end)
+                found += self.pieces(units, start, end)
         return found or [Piece((), 0, 0)]
 
     def _wanted(self, unit: UnitInfo) -> bool:
@@ -193,7 +195,8 @@ class StreamReader(PieceReader, DataSourceStreamReader, SupportsTriggerAvailable
         begins = self._ends(start)
         ends = self._source.ends() if self._last is None else self._last
         if isinstance(limit, ReadMaxRows):
-            ends = [self._cut(*cut) for cut in zip(*_shares(begins, ends, limit.max_rows), strict=True)]
+            ends = _shares(begins, ends, limit.max_rows)
+            ends = [self._cut(p, *cut) for p, cut in enumerate(zip(begins, ends, strict=True))]
         return self._offset([max(begin, end) for begin, end in zip(begins, ends, strict=True)])
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -205,10 +208,10 @@ class StreamReader(PieceReader, DataSourceStreamReader, SupportsTriggerAvailable
                 continue
             if first < kept[partition]:
                 raise UsageError(
-                    f"Rows {first} to {kept[partition]} of {self.path}, partition {partition}, were trimmed before this "
-                    "query read them. Start it with a new checkpoint, or give it a subscription, which trim respects."
+                    f"Rows {first} to {kept[partition]} of {self.path}, partition {partition}, were trimmed before "
+                    "this query read them. Start it with a new checkpoint, or name a subscription: trim respects it."
                 )
-            found += self.pieces(partition, self._source.units(partition, first, last), first, last)
+            found += self.pieces(self._source.units(partition, first, last), first, last)
         return found
 
     def _cut(self, partition: int, start: int, end: int) -> int:
@@ -240,7 +243,8 @@ def starting(source: Stream, asked: str | dict[int, int]) -> list[int]:
         _check_partition(source, partition)
         if offset < begins[partition]:
             raise UsageError(
-                f"startingOffsets: partition {partition} of {source.path} begins at {begins[partition]}, not at {offset}."
+                f"startingOffsets: partition {partition} of {source.path} begins at {begins[partition]}, "
+                f"not at {offset}."
             )
     return [asked.get(partition, begin) for partition, begin in enumerate(begins)]
 
@@ -250,21 +254,17 @@ def _check_partition(source: Stream, partition: int) -> None:
         raise UsageError(f"There is no partition {partition} in {source.path}: it has {source.partitions}, from 0.")
 
 
-def _shares(
-    starts: Sequence[int], ends: Sequence[int], rows_max: int
-) -> tuple[list[int], Sequence[int], list[int]]:
-    """Partition, start and end of a share of `rows_max` rows, in proportion to what waits in each partition."""
+def _shares(starts: Sequence[int], ends: Sequence[int], rows_max: int) -> list[int]:
+    """Ends that take `rows_max` rows in all, in proportion to what waits in each partition."""
     waiting = [max(0, end - start) for start, end in zip(starts, ends, strict=True)]
     total = sum(waiting)
-    if total <= rows_max:
-        return list(range(len(starts))), starts, [s + w for s, w in zip(starts, waiting, strict=True)]
-    shares = [rows * rows_max // total for rows in waiting]
-    left = rows_max - sum(shares)
-    for partition in sorted(range(len(shares)), key=lambda p: shares[p] - waiting[p]):
-        extra = min(left, waiting[partition] - shares[partition])
+    shares = waiting if total <= rows_max else [rows * rows_max // total for rows in waiting]
+    left = min(total, rows_max) - sum(shares)
+    for partition, rows in enumerate(waiting):  # what the divisions left over
+        extra = min(left, rows - shares[partition])
         shares[partition] += extra
         left -= extra
-    return list(range(len(starts))), starts, [s + n for s, n in zip(starts, shares, strict=True)]
+    return [start + share for start, share in zip(starts, shares, strict=True)]
 
 
 def _us(value: Any) -> int | None:

@@ -9,6 +9,8 @@
 The results of a run are a stream like any other and are read the same way.
 """
 
+# ruff: noqa: N802  (the names of the methods are Spark's)
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -103,7 +103,8 @@ def check_fits(given: StructType, schema: pa.Schema, where: str) -> None:
     wrong += [f"{name!r} is missing" for name in wanted if name not in there]
     if wrong:
         raise UsageError(
-            f"The DataFrame's columns do not fit the stream {where}: {'; '.join(wrong)}. Select and cast before writing.",
+            f"The DataFrame's columns do not fit the stream {where}: {'; '.join(wrong)}. "
+            "Select and cast before writing.",
             code="schema-mismatch",
         )
 
@@ -126,7 +127,7 @@ def from_cross(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.Recor
 
 def to_arrow(given: StructType) -> pa.Schema:
     """The columns of a new stream that takes a DataFrame's rows."""
-    known = {spark: arrow for spark, arrow in reversed(_TYPES.values())}
+    known = dict(reversed(_TYPES.values()))
     fields: list[pa.Field] = []
     for field in given.fields:
         kind = field.dataType
@@ -136,7 +137,7 @@ def to_arrow(given: StructType) -> pa.Schema:
             arrow = known[kind]
         else:
             raise UsageError(
-                f"Column {field.name!r} is {kind.simpleString()}, which a stream can't keep. Cast it, or leave it out."
+                f"Column {field.name!r} is {kind.simpleString()}, which a stream can't keep. Cast it, or drop it."
             )
         fields.append(pa.field(field.name, arrow, field.nullable))
     return pa.schema(fields)

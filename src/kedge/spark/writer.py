@@ -1,7 +1,7 @@
 """Writing a stream from Spark, exactly once.
 
-A task puts its rows, whole and durable, into files beside the stream (`spark/rows/...`). The commit, which runs once
-on the driver's side, first puts down an *intent*: which files are this batch. Only then does it append them, and
+A task puts its rows, whole and durable, into files beside the stream (`spark/rows/...`). The commit, which runs
+once on the driver's side, first puts down an *intent*: which files are this batch. Only then does it append them, and
 when all are appended it says so and deletes them.
 
 Invariants:
@@ -13,6 +13,8 @@ Invariants:
 
 A reader may see the first rows of a batch while its last ones are being appended; it never sees a row twice.
 """
+
+# ruff: noqa: N803, ARG002  (the names of the arguments are Spark's)
 
 from __future__ import annotations
 
@@ -244,6 +246,6 @@ def _checkpoint_id(location: str | None) -> str:
         return str(json.loads(store.get("metadata").splitlines()[-1])["id"])
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise UsageError(
-            f"The checkpoint {location} can't be read from here ({error}), so its id is not known. Give this writer a "
-            "name that no other has: option('producer', ...)."
+            f"The checkpoint {location} can't be read from here ({error}), so its id is not known. Give this "
+            "writer a name that no other has: option('producer', ...)."
         ) from error
