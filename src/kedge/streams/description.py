@@ -66,7 +66,7 @@ def load(host: Host, path: str) -> Description | None:
             raise ValueError("the checksum does not match")
         if body["format"] != layout.FORMAT:
             raise CorruptError(
-                f"{path}/{NAME}: stream format {body['format']}; this Kedge reads {layout.FORMAT}. Use a newer one.",
+                f"{path}/{NAME}: stream format {body['format']}; this Kedge reads {layout.FORMAT}.",
                 code="unit-format",
             )
         return _from_json(body)

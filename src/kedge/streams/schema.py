@@ -1,18 +1,19 @@
 """The types that a stream's columns may have, and their names in stream.json.
 
-A type is written as people write it ("int32", "timestamp[us, UTC]", "decimal128(10, 2)"); the code beside it is the
-on-disk number in a unit's column descriptor and is never reused.
+A type is written as people write it ("int32", "timestamp[us, UTC]", "decimal128(10, 2)"), a struct as the list of its
+fields; the code beside it is the on-disk number in a unit's column descriptor and is never reused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from kedge.errors import CorruptError, UsageError
+from kedge.streams import nested
 
 _SIMPLE: dict[str, tuple[int, pa.DataType]] = {
     "int8": (1, pa.int8()),
@@ -56,7 +57,7 @@ def check(schema: pa.Schema, event_time: str | None) -> pa.Schema:
         raise UsageError("A stream needs at least one column.")
     if len(set(schema.names)) < len(schema):
         raise UsageError("Two columns have the same name; rename one.")
-    for column in schema:
+    for column in nested.leaves(schema):
         if type_name(column.type) is None:
             raise UsageError(
                 f"Column {column.name!r} has type {column.type}, which a stream can't keep. Cast it to one of: "
@@ -72,9 +73,16 @@ def check(schema: pa.Schema, event_time: str | None) -> pa.Schema:
     return pa.schema([pa.field(column.name, column.type, column.nullable) for column in schema])
 
 
-def to_json(schema: pa.Schema) -> list[dict[str, Any]]:
+def to_json(schema: Iterable[pa.Field]) -> list[dict[str, Any]]:
     """The form in stream.json."""
-    return [{"name": f.name, "type": type_name(f.type), "nullable": f.nullable} for f in schema]
+    return [
+        {
+            "name": field.name,
+            "type": to_json(field.type) if pa.types.is_struct(field.type) else type_name(field.type),
+            "nullable": field.nullable,
+        }
+        for field in schema
+    ]
 
 
 def from_json(fields: Sequence[Mapping[str, Any]]) -> pa.Schema:
@@ -82,7 +90,9 @@ def from_json(fields: Sequence[Mapping[str, Any]]) -> pa.Schema:
     return pa.schema([pa.field(f["name"], _parse(f["type"]), bool(f["nullable"])) for f in fields])
 
 
-def _parse(name: str) -> pa.DataType:
+def _parse(name: str | Sequence[Mapping[str, Any]]) -> pa.DataType:
+    if not isinstance(name, str):
+        return pa.struct(from_json(name))
     if name in _SIMPLE:
         return _SIMPLE[name][1]
     found = _DECIMAL_NAME.fullmatch(name)

@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 from kedge import host as hosts
 from kedge.errors import ClosedError, CorruptError, UsageError
 from kedge.host import Host
-from kedge.streams import cut, description, unit
+from kedge.streams import committed, cut, description, named, unit
 from kedge.streams import schema as schemas
 from kedge.streams.appender import Appender
+from kedge.streams.committed import CommittedIndex
 from kedge.streams.files import SEGMENT_BYTES, PartitionFiles
 from kedge.streams.index import Index, UnitInfo, header_of
+from kedge.streams.layout import Lineage
 from kedge.streams.recovery import Recovered
 from kedge.streams.ticket import Ticket
 from kedge.streams.writer import PartitionWriter
@@ -51,7 +53,7 @@ class Stream:
         self._takeover = takeover
         self._pool: ThreadPoolExecutor | None = None
         self._appenders: dict[int, Appender] = {}
-        self._indexes = [Index(self._files(p)) for p in range(what.partitions)]
+        self._indexes = self._make_indexes()
         self._closed = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -218,7 +220,23 @@ class Stream:
         """Make this empty stream the result of a run: from now on the run's ledger is its manifest."""
         if self._what.run_id is None and any(self.ends()):
             raise UsageError(f"{self.path} has rows of its own. Give the run an empty stream.")
-        self._what = description.bind(self._host, self.path, run_path, run_id)
+        self._what = description.bind(self._host, self.path, os.path.abspath(run_path), run_id)
+        self._indexes = self._make_indexes()
+
+    @property
+    def run(self) -> tuple[str, str] | None:
+        """(path, id) of the run that this stream is bound to."""
+        return None if self._what.run is None or self._what.run_id is None else (self._what.run, self._what.run_id)
+
+    def encode_result(self, batch: pa.RecordBatch, file: str, lineage: Lineage) -> NDArray[np.uint8]:
+        """The bytes of the result unit `file`: the run writes them, and the commit gives them their offset."""
+        return named.encode(batch, self.id, file, lineage, self.event_time)
+
+    def _make_indexes(self) -> list[Index] | list[CommittedIndex]:
+        if self._what.run is None:
+            return [Index(self._files(p)) for p in range(self.partitions)]
+        manifest = committed.Manifest(self._host, self.path, self.id, self.partitions, self._what.run)
+        return [CommittedIndex(manifest, p) for p in range(self.partitions)]
 
     def _files(self, partition: int) -> PartitionFiles:
         return PartitionFiles(self._host, self.path, self.id, partition, self._what.segment_bytes)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from kedge import codec
 from kedge.errors import CorruptError, UsageError
 from kedge.streams import columns as cols
+from kedge.streams import nested, statistics
 from kedge.streams import schema as schemas
-from kedge.streams import statistics
 from kedge.streams.layout import (
     BUFFER,
     COLUMN,
@@ -53,6 +53,7 @@ def encode(
     sequence: int | None = None,
 ) -> NDArray[np.uint8]:
     """The bytes of a unit, in memory that begins at a page: what direct writes want."""
+    batch = nested.flatten(batch)
     rows = batch.num_rows
     if rows > ROWS_MAX:
         raise UsageError(f"A unit has at most {ROWS_MAX:,} rows, this batch has {rows:,}. Cut it into slices.")
@@ -124,15 +125,17 @@ def decode(
     buf: Any, header: Header, schema: pa.Schema, columns: Sequence[str] | None = None, *, start: int = 0
 ) -> pa.RecordBatch:
     """The rows of the unit at `start` of `buf`: all columns of `schema`, or those named, in the order named."""
-    if len(header.columns) != len(schema):
-        raise CorruptError(f"byte {start}: {len(header.columns)} columns where the stream has {len(schema)}.")
+    kept = nested.leaves(schema)
+    if len(header.columns) != len(kept):
+        raise CorruptError(f"byte {start}: {len(header.columns)} columns where the stream has {len(kept)}.")
     whole = np.frombuffer(buf, np.uint8, header.bytes, start)
-    names = schema.names if columns is None else columns
-    picked = pa.schema([_field(schema, name) for name in names])
-    arrays = [
-        _decode_column(whole, header, schema.get_field_index(name), f, start)
-        for name, f in zip(names, picked, strict=True)
-    ]
+    picked = pa.schema([_field(schema, name) for name in (schema.names if columns is None else columns)])
+    leaves = (
+        _decode_column(whole, header, kept.get_field_index(leaf.name), leaf, start)
+        for field in picked
+        for leaf in nested.leaves_of(field)
+    )
+    arrays = [nested.nest(leaves, field) for field in picked]
     if not arrays:  # rows without columns: count(*)
         return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), header.rows, [None]))
     return pa.RecordBatch.from_arrays(arrays, schema=picked)
@@ -180,7 +183,8 @@ def _decode_buffer(whole: NDArray[np.uint8], entry: Any, kind: np.dtype[Any], ro
 
 def bounds(header: Header, schema: pa.Schema, name: str) -> tuple[Any, Any, int]:
     """(min, max, nulls) of a column, from the header alone; None where there is no bound."""
-    index = schema.get_field_index(name)
+    kept = nested.leaves(schema)
+    index = kept.get_field_index(name)
     row = header.columns[index]
-    low, high = statistics.read(schema.field(index).type, int(row["stats"]), bytes(row["min"]), bytes(row["max"]))
+    low, high = statistics.read(kept.field(index).type, int(row["stats"]), bytes(row["min"]), bytes(row["max"]))
     return low, high, int(row["nulls"])
