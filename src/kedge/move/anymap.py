@@ -1,0 +1,2 @@
+"""stub"""
+def plan(*a, **k): raise NotImplementedError
