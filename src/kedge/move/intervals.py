@@ -45,6 +45,20 @@ def furthest(sums: Ints, nodes: int, cap: int, reach: Ints) -> bool:
     return reach[nodes] == m
 
 
+def band(sums: Ints, nodes: int, cap: int) -> Ints:
+    """band[k]: the first and last end that k intervals may have if `nodes` intervals are to cover all tasks."""
+    m = len(sums) - 1
+    reach = np.zeros(nodes + 1, np.int64)
+    back = np.zeros(nodes + 1, np.int64)
+    furthest(sums, nodes, cap, reach)
+    furthest(sums[-1] - sums[::-1], nodes, cap, back)
+    ends = np.empty((nodes + 1, 2), np.int64)
+    ends[:, 0] = np.maximum(m - back[::-1], np.arange(nodes + 1))
+    ends[:, 1] = reach
+    ends[0] = 0
+    return ends
+
+
 @jit
 def bottleneck(sums: Ints, nodes: int) -> int:
     """The smallest cap under which `nodes` intervals cover all tasks."""
@@ -116,3 +130,53 @@ def kept(sums: Ints, old: Ints, new: Ints) -> int:
 def route_of(bounds: Ints, owners: Ints) -> NDArray[np.int64]:
     """The route that gives interval i to owners[i]."""
     return np.repeat(owners, np.diff(bounds))
+
+
+@jit
+def cost_rows(sums: Ints, olds: Ints, news: Ints, out: NDArray[np.float32]) -> None:
+    """out[i, j]: the share of all weight that moves from partition olds[i] to news[j]."""
+    total = max(1, sums[-1])
+    for i in range(len(olds)):
+        for j in range(len(news)):
+            out[i, j] = 1.0 - kept(sums, olds[i], news[j]) / total
+
+
+@jit
+def matching(sums: Ints, old: Ints, new: Ints) -> Ints:
+    """The old interval that each new one keeps (-1: none) in the best matching."""
+    cells = len(old) + len(new)
+    never = np.int64(-(1 << 62))
+    best = np.full((cells, 4), never, np.int64)
+    came = np.zeros((cells, 4), np.int64)
+    olds, news = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
+    i, j, c = 0, 0, 0
+    best[0, 0] = 0
+    while True:
+        olds[c], news[c] = i, j
+        low, high = max(old[i], new[j]), min(old[i + 1], new[j + 1])
+        # states are old matched * 2 + new matched; +4 in `came` means that the pair (i, j) was matched here
+        if high > low and best[c, 0] != never and best[c, 0] + sums[high] - sums[low] > best[c, 3]:
+            best[c, 3] = best[c, 0] + sums[high] - sums[low]
+            came[c, 3] = came[c, 0] + 4
+        ends_old, ends_new = old[i + 1] <= new[j + 1], new[j + 1] <= old[i + 1]
+        i += ends_old
+        j += ends_new
+        if i == len(old) - 1 or j == len(new) - 1:
+            break
+        for state in range(4):
+            value = best[c, state]
+            if value != never:
+                after = (state & 2) * (not ends_old) + (state & 1) * (not ends_new)
+                if value > best[c + 1, after]:
+                    best[c + 1, after] = value
+                    came[c + 1, after] = state
+        c += 1
+    match = np.full(len(new) - 1, -1, np.int64)
+    state = np.argmax(best[c])
+    while c >= 0:
+        step = came[c, state]
+        if step >= 4:
+            match[news[c]] = olds[c]
+        state = step & 3
+        c -= 1
+    return match

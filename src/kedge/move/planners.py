@@ -102,24 +102,10 @@ def _needed_with_floor(given: Problem, sums: Ints, cap: int, floor: int, least: 
 def least_moved(kept: Ints, sums: Ints, old: Ints, nodes: int, cap: int, floor: int) -> tuple[Ints, Ints]:
     """Bounds and matches of the best assignment; at most `nodes` intervals, exactly as many where floor > 0."""
     first, last = ssm.windows(sums, cap, floor)
-    free, used = ssm.layers(kept, old, first, last, nodes, _band(sums, nodes, cap))
+    free, used = ssm.layers(kept, old, first, last, nodes, intervals.band(sums, nodes, cap))
     counts = np.arange(nodes, 0, -1) if floor == 0 else np.array([nodes])
     count = int(counts[np.argmax(free[counts, -1])])
     return ssm.trace(free, used, kept, sums, old, first, last, count)
-
-
-def _band(sums: Ints, nodes: int, cap: int) -> Ints:
-    """band[k]: the first and last end that k intervals may have if `nodes` intervals are to cover all tasks."""
-    m = len(sums) - 1
-    reach = np.zeros(nodes + 1, np.int64)
-    back = np.zeros(nodes + 1, np.int64)
-    intervals.furthest(sums, nodes, cap, reach)
-    intervals.furthest(sums[-1] - sums[::-1], nodes, cap, back)
-    band = np.empty((nodes + 1, 2), np.int64)
-    band[:, 0] = np.maximum(m - back[::-1], np.arange(nodes + 1))
-    band[:, 1] = reach
-    band[0] = 0
-    return band
 
 
 def name(given: Problem, owners: Ints, match: Ints) -> tuple[Ints, tuple[int, ...]]:
