@@ -142,6 +142,13 @@ def cost_rows(sums: Ints, olds: Ints, news: Ints, out: NDArray[np.float32]) -> N
 
 
 @jit
+def moved_rows(sums: Ints, old: Ints, news: Ints, out: Ints) -> None:
+    """out[j]: the weight that moves from partition `old` to news[j]."""
+    for j in range(len(news)):
+        out[j] = sums[-1] - kept(sums, old, news[j])
+
+
+@jit
 def matching(sums: Ints, old: Ints, new: Ints) -> Ints:
     """The old interval that each new one keeps (-1: none) in the best matching."""
     cells = len(old) + len(new)
