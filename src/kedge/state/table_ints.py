@@ -1,0 +1,179 @@
+"""An open-addressing table of int64 members that remembers what the open layer changed: one probe a member.
+
+Layout: `table` is [key, slot] pairs; slot 0 is empty, else slot = epoch << 3 | before << 1 | now, where `before` is
+what was there when the epoch first touched the member (0 absent, 1 present, 2 unknown). A member is appended to the
+log at its first touch in an epoch, as a position in the table.
+
+Invariants: the capacity is a power of two and at most 60% full; entries are never removed (an absent member keeps
+its place until the table is rebuilt); a position in the log is valid until the table grows: `rehash` rewrites it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.jit import inline, jit
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.uint8]
+
+
+@inline
+def _home(key: np.int64, shift: int) -> np.int64:
+    return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
+
+
+@jit
+def put(
+    table: Ints, keys: Ints, now: int, epoch: int, missing: int, log: Ints, logged: int
+) -> tuple[int, int, int, int]:
+    """Make `keys` present or absent: returns (entries added, members gained, members that changed, log length).
+
+    `missing` is what a member without an entry is: 0 absent, 2 unknown.
+    """
+    mask = (len(table) >> 1) - 1
+    shift = 64
+    size = mask
+    while size:
+        shift -= 1
+        size >>= 1
+    added = gained = changed = 0
+    for i in range(len(keys)):
+        key = keys[i]
+        at = _home(key, shift)
+        while True:
+            slot = table[2 * at + 1]
+            if slot == 0:
+                if missing != now:
+                    table[2 * at] = key
+                    table[2 * at + 1] = epoch << 3 | missing << 1 | now
+                    log[logged] = at
+                    logged += 1
+                    added += 1
+                    changed += 1
+                    gained += now
+                break
+            if table[2 * at] == key:
+                if slot & 1 != now:
+                    if slot >> 3 != epoch:
+                        log[logged] = at
+                        logged += 1
+                        table[2 * at + 1] = epoch << 3 | (slot & 1) << 1 | now
+                    else:
+                        table[2 * at + 1] = slot ^ 1
+                    changed += 1
+                    gained += 2 * now - 1
+                break
+            at = (at + 1) & mask
+    return added, gained, changed, logged
+
+
+@jit
+def get(table: Ints, keys: Ints, missing: int, out: Flags) -> None:
+    """What the table says of `keys`: 0, 1, or `missing`."""
+    mask = (len(table) >> 1) - 1
+    shift = 64
+    size = mask
+    while size:
+        shift -= 1
+        size >>= 1
+    for i in range(len(keys)):
+        key = keys[i]
+        at = _home(key, shift)
+        found = missing
+        while table[2 * at + 1] != 0:
+            if table[2 * at] == key:
+                found = table[2 * at + 1] & 1
+                break
+            at = (at + 1) & mask
+        out[i] = found
+
+
+@jit
+def load(table: Ints, keys: Ints, flags: Flags) -> tuple[int, np.int64]:
+    """Set members without logging: returns (entries added, members gained). The open layer's own marks stay."""
+    mask = (len(table) >> 1) - 1
+    shift = 64
+    size = mask
+    while size:
+        shift -= 1
+        size >>= 1
+    added = gained = 0
+    for i in range(len(keys)):
+        key, now = keys[i], np.int64(flags[i])
+        at = _home(key, shift)
+        while True:
+            slot = table[2 * at + 1]
+            if slot == 0:
+                table[2 * at] = key
+                table[2 * at + 1] = 1 << 3 | now
+                added += 1
+                gained += now
+                break
+            if table[2 * at] == key:
+                gained += now - (slot & 1)
+                table[2 * at + 1] = slot & ~1 | now
+                break
+            at = (at + 1) & mask
+    return added, gained
+
+
+@jit
+def rehash(old: Ints, table: Ints, log: Ints, logged: int, keep_absent: int, epoch: int) -> int:
+    """Move every entry into a larger, empty `table` and the log with it; returns the entries moved.
+
+    Absent members that the open layer did not touch are left behind unless `keep_absent`.
+    """
+    mask = (len(table) >> 1) - 1
+    shift = 64
+    size = mask
+    while size:
+        shift -= 1
+        size >>= 1
+    for i in range(logged):  # the log follows by key: park the keys in it
+        log[i] = old[2 * log[i]]
+    moved = 0
+    for source in range(len(old) >> 1):
+        slot = old[2 * source + 1]
+        if slot == 0 or (slot & 1 == 0 and slot >> 3 != epoch and not keep_absent):
+            continue
+        key = old[2 * source]
+        at = _home(key, shift)
+        while table[2 * at + 1] != 0:
+            at = (at + 1) & mask
+        table[2 * at] = key
+        table[2 * at + 1] = slot
+        moved += 1
+    for i in range(logged):
+        at = _home(log[i], shift)
+        while table[2 * at] != log[i] or table[2 * at + 1] == 0:
+            at = (at + 1) & mask
+        log[i] = at
+    return moved
+
+
+@jit
+def changes(table: Ints, log: Ints, logged: int, keys: Ints, old: Flags, new: Flags) -> int:
+    """The net changes of the open layer into the columns; returns how many there are."""
+    count = 0
+    for i in range(logged):
+        slot = table[2 * log[i] + 1]
+        before, now = slot >> 1 & 3, slot & 1
+        if before != now:
+            keys[count] = table[2 * log[i]]
+            old[count] = before
+            new[count] = now
+            count += 1
+    return count
+
+
+@jit
+def present(table: Ints, out: Ints) -> int:
+    """The present members, in table order; returns how many."""
+    count = 0
+    for at in range(len(table) >> 1):
+        if table[2 * at + 1] & 1:
+            out[count] = table[2 * at]
+            count += 1
+    return count
