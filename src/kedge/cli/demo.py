@@ -170,9 +170,9 @@ def _batches(out: Path) -> list[dict[str, Any]]:
 def _compare(console: Any, out: Path, args: argparse.Namespace) -> tuple[int, bool]:
     """Plain Spark SQL over the Parquet rows against what the run has written."""
     import kedge
-    from kedge.spark import session
+    from kedge.spark.session import session
 
-    spark = session("kedge demo check", master=args.master)
+    spark = session("kedge demo check", args.master)
     try:
         kedge.register(spark)
         spark.read.parquet(str(out / "road.parquet")).createOrReplaceTempView("road")

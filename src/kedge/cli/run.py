@@ -44,9 +44,9 @@ def _start(directory: RunDirectory, args: argparse.Namespace) -> int:
     query, into, _ = reopen(directory)
     spark = None
     if args.spark is not None:
-        from kedge.spark import session
+        from kedge.spark.session import session
 
-        spark = session("kedge run", master=args.spark)
+        spark = session("kedge run", args.spark)
     with query.start(directory.path, into=into, spark=spark, **options) as run:
         if args.finish:
             run.finish()

@@ -7,7 +7,7 @@ repeated, or run twice at once, and only the one that the commit names counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from kedge.host import Clock, Host
-from kedge.kernel import Applied, Grow, Program, Table, apply_all, dump_all
+from kedge.kernel import Applied, Program, Table, apply_all, dump_all
 from kedge.run.core import Manifest, Plan, StateUnit, Written, attempt_name
 from kedge.run.directory import STATE, RunDirectory
 from kedge.streams import RESULTS, Lineage, Stream, encode_named
 
 UNIT_ROWS_MAX = 1 << 20
-NO_VERSION = "0" * 32  # of tables before the first batch
 
 
 class Tables(Protocol):
@@ -31,8 +30,8 @@ class Tables(Protocol):
         """The tables of `tasks` at the version of the plan's parent; what is missing is restored from state units."""
         ...
 
-    def grow(self, task: int, size: int) -> Table:
-        """A table of at least `size` bytes in the place of the one that `attach` gave, with the same content."""
+    def grow(self, needed: Mapping[int, int]) -> dict[int, Table]:
+        """Tables of at least so many bytes in the place of those that `attach` gave, with the same content."""
         ...
 
 
@@ -120,12 +119,7 @@ def _apply(
         done = apply_all(program, mine, plan.nonce, partials, plan.close_us)
         if isinstance(done, Applied):
             return done
-        _grow(mine, done, tables)
-
-
-def _grow(mine: dict[int, Table], wanted: Grow, tables: Tables) -> None:
-    for task, size in wanted.bytes_needed.items():
-        mine[task] = tables.grow(task, size)
+        mine.update(tables.grow(done.bytes_needed))
 
 
 def _pieces(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
