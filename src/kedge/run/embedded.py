@@ -79,7 +79,7 @@ class Embedded:
 
     def _commit(self, plan: Plan, parts: Sequence[Part]) -> None:
         manifests = [
-            assemble(
+            self._assemble(
                 self._program,
                 plan,
                 node,
@@ -99,6 +99,8 @@ class Embedded:
         )
         self._ledger.commit(record)
         self._at(release(self._directory, self._ledger, self.state))
+
+    _assemble = staticmethod(assemble)
 
     def _at(self, state: RunState) -> None:
         self.state = self._tables.state = state

@@ -50,12 +50,12 @@ def release(directory: RunDirectory, ledger: Ledger, state: RunState) -> RunStat
     return state
 
 
-def compact(ledger: Ledger, state: RunState, *, records_max: int = _RECORDS_MAX, kept: int = _RECORDS_KEPT) -> None:
-    """Put a summary in the place of old records once there are more than `records_max`."""
+def compact(ledger: Ledger, state: RunState) -> None:
+    """Put a summary in the place of old records once there are many."""
     floor, summary = ledger.floor()
-    if state.position - floor < records_max:
+    if state.position - floor < _RECORDS_MAX:
         return
-    below = state.position - kept
+    below = state.position - _RECORDS_KEPT
     at_floor = RunState() if summary is None else RunState.from_json(summary["state"])
     for record in ledger.records(floor):
         if record["slot"] < below:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kedge.host import Host
 from kedge.run import sql
+from kedge.run.core import ALWAYS_US, NEVER_US
 from kedge.run.directory import RunDirectory
 from kedge.run.embedded import Embedded
 from kedge.run.options import Options
@@ -30,6 +31,7 @@ QUERY = (
     "SELECT window(ts, '10 seconds') AS w, key, count(*) AS n, sum(v) AS total FROM rows "
     "WHERE v <> 7 GROUP BY key, window(ts, '10 seconds')"
 )
+LAG_US = 5_000_000
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Workload:
     seed: int
     units: int = 4
     rows: int = 12
+    late: bool = True  # whether some rows come after their window has closed
     root: str = "/w"
 
     def batches(self) -> dict[int, list[list[Row]]]:
@@ -50,7 +53,7 @@ class Workload:
             unit: list[Row] = []
             for _ in range(self.rows):
                 clock_s += rng.randrange(4)
-                at_s = max(0, clock_s - (rng.randrange(60) if rng.random() < 0.1 else 0))
+                at_s = max(0, clock_s - (rng.randrange(60) if self.late and rng.random() < 0.1 else 0))
                 unit.append((at_s * 1_000_000, rng.randrange(3), rng.randrange(10)))
             made[number % 2].append(unit)
         return made
@@ -72,7 +75,7 @@ class Workload:
 
     def start(self, host: Host, **options: Any) -> Embedded:
         """The run, claimed and ready for its next step."""
-        query = sql(QUERY, watermark="5 seconds", rows=stream(f"{self.root}/rows", host=host))
+        query = sql(QUERY, watermark=f"{LAG_US} microseconds", rows=stream(f"{self.root}/rows", host=host))
         given = {"nodes": 2, "threads": 1, "tasks": 4, "rows_max": self.rows, "host": host, **options}
         chosen = Options.of(given)
         return Embedded(query.define(f"{self.root}/run", f"{self.root}/results", chosen), chosen)
@@ -88,19 +91,42 @@ class Workload:
         ledger = directory.ledger()
         ledger.refresh()
         batches = [record for record in ledger.records() if record["kind"] == "batch"]
-        rows = {("rows", p): [row for unit in units for row in unit] for p, units in self.batches().items()}
-        ends = dict.fromkeys(self.batches(), 0)
-        for batch in batches:
-            for _, partition, start, end in batch["ranges"]:
-                assert start == ends[partition], f"batch {batch['version']} leaves a gap or repeats rows"
-                ends[partition] = end
-        assert ends == {p: len(found) for (_, p), found in rows.items()}, "not all input was taken"
-        model = CountAndSum(10_000_000, lambda r: r[0], lambda r: (r[1],), lambda r: r[2], lambda r: r[2] != 7)
+        rows = self._input()
+        self._check_ranges_and_watermarks(batches, rows)
+        model = self._model()
         want = replay(model, batches, rows)
         assert sum(b["figures"]["rows_late"] for b in batches) == model.late
-        got = [_rows(host, f"{self.root}/results", batch["results"]) for batch in batches]
-        assert got == want
-        assert len(result_units(ledger)) == sum(len(batch["results"]) for batch in batches)
+        assert [_rows(host, f"{self.root}/results", batch["results"]) for batch in batches] == want
+
+    def check_all(self, host: Host) -> None:
+        """Without late rows, all results together are the model's whatever the batches were."""
+        assert not self.late
+        ledger = RunDirectory(host, f"{self.root}/run").ledger()
+        ledger.refresh()
+        want = self._model().batch((row for part in self._input().values() for row in part), NEVER_US, ALWAYS_US)
+        assert _rows(host, f"{self.root}/results", result_units(ledger)) == want
+
+    def _model(self) -> CountAndSum:
+        return CountAndSum(10_000_000, lambda r: r[0], lambda r: (r[1],), lambda r: r[2], lambda r: r[2] != 7)
+
+    def _input(self) -> dict[tuple[str, int], list[Row]]:
+        return {("rows", p): [row for unit in units for row in unit] for p, units in self.batches().items()}
+
+    def _check_ranges_and_watermarks(
+        self, batches: list[dict[str, Any]], rows: dict[tuple[str, int], list[Row]]
+    ) -> None:
+        """Every row is taken once, in order; watermarks follow from the event times of the rows taken so far."""
+        ends = dict.fromkeys(self.batches(), 0)
+        newest_us, watermark_us = NEVER_US, NEVER_US
+        for batch in batches:
+            for name, partition, start, end in batch["ranges"]:
+                assert start == ends[partition], f"batch {batch['version']} leaves a gap or repeats rows"
+                ends[partition] = end
+                newest_us = max([newest_us, *(row[0] for row in rows[name, partition][start:end])])
+            assert batch["late_us"] == watermark_us, f"batch {batch['version']} has another idea of what is late"
+            watermark_us = max(watermark_us, newest_us - LAG_US) if newest_us > NEVER_US else watermark_us
+            assert batch["close_us"] == (ALWAYS_US if batch["final"] else watermark_us)
+        assert ends == {partition: len(found) for (_, partition), found in rows.items()}, "not all input was taken"
 
 
 def _rows(host: Host, path: str, units: list[dict[str, Any]]) -> list[Row]:
