@@ -7,6 +7,7 @@ else. Names are relative, with `/` between parts, and never leave the store's ro
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from typing import Protocol
 
@@ -52,6 +53,7 @@ def checked_name(name: str) -> str:
 
 
 TEMPORARY = ".tmp-"
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class DirectoryStore:
@@ -102,6 +104,13 @@ class DirectoryStore:
             return
         try:
             self._disk.link(temporary, path)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise UsageError(
+                    f"{self.root}: this file system has no hard links ({error.strerror}), so a name can't be won "
+                    "once there. Use a local file system such as ext4, xfs or APFS."
+                ) from error
+            raise
         finally:
             self._forget(temporary)
 
