@@ -52,7 +52,7 @@ def goes_on(host: SimHost, acked: list[Any]) -> None:
 
 @pytest.mark.parametrize("fault", ["stop", "lose", "tear"])
 def test_every_crash_is_survived(fault: Fault, lane: Any) -> None:
-    assert explore(write_some, goes_on, fault, lane.seeds(1, 6, 200)) == []
+    assert explore(write_some, goes_on, fault, lane.seeds(1, 3, 200), twice=True) == []
 
 
 @pytest.mark.slow
@@ -182,7 +182,7 @@ def keep_going(host: SimHost, acked: list[str], failures: list[int]) -> None:
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_every_failing_call_is_survived(code: int, lane: Any) -> None:
     """A failed sync drops its pages; a commit that failed may count or not, one that was acknowledged counts."""
-    for seed in lane.seeds(1, 10, 200):
+    for seed in lane.seeds(1, 4, 200):
         whole = machine(seed, "tear")
         keep_going(whole, [], [])
         for fail_at in range(1, whole.io_calls + 1):
