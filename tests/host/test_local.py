@@ -57,10 +57,27 @@ def test_a_map_outlives_its_file(tmp_path: Path) -> None:
 def test_making_a_directory_over_a_file_fails(tmp_path: Path) -> None:
     disk = LocalDisk()
     disk.open(str(tmp_path / "f"), "create").close()
-    with pytest.raises(OSError, match="exists|directory"):
+    with pytest.raises(OSError, match=r"exists|directory"):
         disk.mkdir(str(tmp_path / "f"))
+    with pytest.raises(OSError, match=r"exists|directory"):
+        disk.mkdir(str(tmp_path / "f/g"))
     disk.mkdir(str(tmp_path / "a/b/c"))
     assert disk.is_dir(str(tmp_path / "a/b/c"))
+
+
+def test_a_directory_that_a_dead_process_made_is_synced_once(tmp_path: Path) -> None:
+    synced: list[str] = []
+
+    class Watched(LocalDisk):
+        def sync_dir(self, path: str) -> None:
+            synced.append(path)
+            super().sync_dir(path)
+
+    (tmp_path / "a/b").mkdir(parents=True)
+    for _ in range(2):
+        Watched().mkdir(str(tmp_path / "a/b"))
+    assert synced[-2:] == [str(tmp_path), str(tmp_path / "a")]
+    assert len(synced) == len(set(synced))
 
 
 def test_clocks_go_forward_and_tokens_differ() -> None:

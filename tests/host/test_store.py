@@ -148,7 +148,7 @@ def test_settle_makes_what_was_seen_durable() -> None:
         host = machine(seed, "lose")
         reader = host.process()
         host.disk.mkdir("/run/a")
-        host.crash_at = host.io_calls + 5  # create, write, sync, link: it dies in the unlink
+        host.crash_at = host.io_calls + 6  # mkdir, create, write, sync, link: it dies in the unlink
         try:
             host.store("/run").put("a/x", b"x", if_absent=True)
         except BaseException:
@@ -235,7 +235,7 @@ def test_late_and_lost_calls_of_the_object_store(seed: int) -> None:
 def test_a_file_system_without_hard_links_is_refused() -> None:
     host = machine(1)
     host.disk.mkdir("/run/a")
-    host.fail_at[host.io_calls + 4] = errno.EPERM
+    host.fail_at[host.io_calls + 5] = errno.EPERM
     with pytest.raises(UsageError, match="hard links"):
         host.store("/run").put("a/x", b"1", if_absent=True)
     assert host.trace[-2].kind == "link"

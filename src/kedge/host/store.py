@@ -66,6 +66,7 @@ class DirectoryStore:
 
     def __init__(self, disk: Disk, root: str, rng: Rng) -> None:
         self._disk, self.root, self._rng = disk, root.rstrip("/"), rng
+        self._folders: set[str] = set()
 
     def put(self, name: str, data: Bytes, *, if_absent: bool = False) -> None:
         """Temporary file, sync, link or rename, sync of the directory."""
@@ -84,10 +85,14 @@ class DirectoryStore:
         self._disk.sync_dir(folder)
 
     def _write(self, temporary: str, data: Bytes) -> None:
+        folder = temporary.rpartition("/")[0]
+        if folder not in self._folders:
+            self._disk.mkdir(folder)  # even if it is there: it may not be durable
+            self._folders.add(folder)
         try:
             file = self._disk.open(temporary, "create")
-        except FileNotFoundError:
-            self._disk.mkdir(temporary.rpartition("/")[0])
+        except FileNotFoundError:  # somebody has removed the empty folder since
+            self._disk.mkdir(folder)
             file = self._disk.open(temporary, "create")
         try:
             file.write(data, 0)
