@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,9 +148,7 @@ def test_an_empty_stream_is_no_error(spark: SparkSession, tmp_path: Path) -> Non
         ({"rowsPerTask": "0"}, "is not a number of 1 or more"),
     ],
 )
-def test_wrong_options_are_named(
-    spark: SparkSession, source: str, options: dict[str, str], message: str
-) -> None:
+def test_wrong_options_are_named(spark: SparkSession, source: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(Exception, match=message):
         load(spark, source, **options).collect()
 
@@ -185,8 +184,7 @@ def test_a_streaming_query_takes_every_row_once_across_restarts(
 ) -> None:
     query, first = follow(spark, source, tmp_path / "c", {"maxRowsPerBatch": 400})
     query.awaitTermination()
-    assert sum(first, []).__len__() == 1200
-    assert sorted(sum(first, [])) == ALL
+    assert sorted(chain(*first)) == ALL
     assert max(map(len, first)) <= 400
     with stream(source) as out:
         out.append(rows(2000, 50), 1).wait()
@@ -204,20 +202,18 @@ def test_a_query_follows_a_growing_stream(
             until(lambda: query.lastProgress is not None or not query.isActive)
             for first in range(5000, 5300, 100):
                 out.append(rows(first, 100), first % 2).wait()
-        until(lambda: len(sum(batches, [])) >= 300 or not query.isActive)
+        until(lambda: len(list(chain(*batches))) >= 300 or not query.isActive)
     finally:
         query.stop()
-    assert sorted(sum(batches, [])) == list(range(5000, 5300))
+    assert sorted(chain(*batches)) == list(range(5000, 5300))
 
 
-def test_another_stream_under_a_checkpoint_is_refused(
-    spark: SparkSession, source: str, tmp_path: Path
-) -> None:
+def test_another_stream_under_a_checkpoint_is_refused(spark: SparkSession, source: str, tmp_path: Path) -> None:
     query, _ = follow(spark, source, tmp_path / "c", {})
     query.awaitTermination()
     Path(source).rename(tmp_path / "moved")
     with stream(source, schema=SCHEMA, partitions=2) as out:
         out.append(rows(0, 10)).wait()
+    query, _ = follow(spark, source, tmp_path / "c", {})
     with pytest.raises(Exception, match="made with another stream"):
-        query, _ = follow(spark, source, tmp_path / "c", {})
         query.awaitTermination()

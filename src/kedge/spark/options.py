@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -29,7 +30,7 @@ _WRITE = {
     "path": "the stream's directory",
     "partitions": "partitions of a stream that is created here (1 by default)",
     "eventtime": "the event-time column of a stream that is created here",
-    "producer": "a name for this writer; by default the checkpoint's id",
+    "producer": "a name that this writer keeps; by default the checkpoint's id",
     "checkpointlocation": "Spark's own",
     "queryname": "Spark's own",
 }
@@ -81,7 +82,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         path=_path(options),
         partitions=_count(options, "partitions") or 1,
         event_time=options.get("eventtime"),
-        producer=options.get("producer"),
+        producer=_name(options.get("producer")),
         checkpoint=options.get("checkpointlocation"),
     )
 
@@ -102,6 +103,12 @@ def _path(options: Mapping[str, str]) -> str:
     path = path.removeprefix("file://")
     # Options are read on the driver's side; executors may have another working directory.
     return path if "://" in path else os.path.abspath(path)
+
+
+def _name(text: str | None) -> str | None:
+    if text is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
+        raise UsageError(f"producer={text!r}: a name has up to 100 letters, digits, dots, dashes and underscores.")
+    return text
 
 
 def _count(options: Mapping[str, str], name: str) -> int | None:

@@ -209,7 +209,7 @@ class StreamReader(PieceReader, DataSourceStreamReader, SupportsTriggerAvailable
             if first < kept[partition]:
                 raise UsageError(
                     f"Rows {first} to {kept[partition]} of {self.path}, partition {partition}, were trimmed before "
-                    "this query read them. Start it with a new checkpoint, or name a subscription: trim respects it."
+                    "this query read them. Use a new checkpoint, or name a subscription, which trim respects."
                 )
             found += self.pieces(self._source.units(partition, first, last), first, last)
         return found

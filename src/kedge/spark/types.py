@@ -56,6 +56,9 @@ _TYPES: dict[pa.DataType, tuple[DataType, pa.DataType]] = {
 def _pair(field: pa.Field) -> tuple[DataType, pa.DataType]:
     if pa.types.is_decimal128(field.type):
         return DecimalType(field.type.precision, field.type.scale), field.type
+    if pa.types.is_struct(field.type):
+        inner = [pa.field(one.name, _pair(one)[1], True) for one in field.type]
+        return StructType([StructField(one.name, _pair(one)[0], True) for one in field.type]), pa.struct(inner)
     if field.type not in _TYPES:
         raise UsageError(f"Column {field.name!r} has type {field.type}, which Spark does not have.")
     return _TYPES[field.type]
@@ -74,10 +77,7 @@ def crossing(schema: pa.Schema) -> pa.Schema:
 def to_cross(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch of a stream's rows, its columns as in `schema`, as Spark takes it; mostly no copy."""
     target = crossing(schema)
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip((batch.column(name) for name in target.names), target, strict=True)
-    ]
+    columns = [_cast(batch.column(field.name), field.type) for field in target]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
@@ -119,25 +119,37 @@ def from_cross(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.Recor
                 f"Column {field.name!r} has nulls, but in the stream {where} it has none. Filter them out."
             )
         try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
+            columns.append(_cast(column, field.type))
         except pa.ArrowInvalid as error:
             raise UsageError(f"Column {field.name!r} does not fit the stream {where}: {error}.") from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same values as another type; what can't be the same raises ArrowInvalid."""
+    if column.type == kind:
+        return column
+    if not pa.types.is_struct(kind):
+        return column.cast(kind)
+    inner = [_cast(column.field(one.name), one.type) for one in kind]
+    return pa.StructArray.from_arrays(inner, fields=list(kind), mask=column.is_null())
+
+
 def to_arrow(given: StructType) -> pa.Schema:
     """The columns of a new stream that takes a DataFrame's rows."""
-    known = dict(reversed(_TYPES.values()))
-    fields: list[pa.Field] = []
-    for field in given.fields:
-        kind = field.dataType
-        if isinstance(kind, DecimalType):
-            arrow = pa.decimal128(kind.precision, kind.scale)
-        elif kind in known:
-            arrow = known[kind]
-        else:
-            raise UsageError(
-                f"Column {field.name!r} is {kind.simpleString()}, which a stream can't keep. Cast it, or drop it."
-            )
-        fields.append(pa.field(field.name, arrow, field.nullable))
-    return pa.schema(fields)
+    return pa.schema([_arrow_field(field) for field in given.fields])
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    kind = field.dataType
+    if isinstance(kind, DecimalType):
+        arrow = pa.decimal128(kind.precision, kind.scale)
+    elif isinstance(kind, StructType):
+        arrow = pa.struct([_arrow_field(one) for one in kind.fields])
+    else:
+        arrow = dict(reversed(_TYPES.values())).get(kind)
+    if arrow is None:
+        raise UsageError(
+            f"Column {field.name!r} is {kind.simpleString()}, which a stream can't keep. Cast it, or leave it out."
+        )
+    return pa.field(field.name, arrow, field.nullable)

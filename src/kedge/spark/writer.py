@@ -28,7 +28,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from kedge.errors import UsageError
+from kedge.errors import ConflictError, UsageError
 from kedge.host import Host, Store, local
 from kedge.spark.options import WriteOptions
 from kedge.spark.types import check_fits, from_cross, to_arrow
@@ -37,6 +37,7 @@ from kedge.streams import Stream, stream
 _FILE_BYTES = 64 << 20
 _ROOT = "spark"
 _BATCH_ID = "streaming.sql.batchId"  # the local property that tells a task its micro-batch
+_TRIES, _PAUSE_SECONDS = 50, 0.2
 # A batch's files get sequence numbers batch * 2^20 + their place.
 _FILES_MAX = 1 << 20
 
@@ -107,11 +108,13 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Once, when all tasks have succeeded."""
-        Commits(self.path, self.job).commit(0, messages)
+        commits = Commits(self.path, self.job)
+        commits.commit(0, messages)
+        commits.sweep(1)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good: nothing was appended."""
-        Commits(self.path, self.job).drop(messages)
+        Commits(self.path, self.job).sweep(1)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -137,8 +140,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 class Commits:
     """The commits of one producer to one stream."""
 
-    def __init__(self, path: str, producer: str, host: Host | None = None) -> None:
-        self._path, self._producer = path, producer
+    def __init__(self, path: str, producer: str, host: Host | None = None, *, threads: int | None = None) -> None:
+        self._path, self._producer, self._threads = path, producer, threads
         self._host = host or local()
         self._store = self._host.store(path)
 
@@ -149,10 +152,10 @@ class Commits:
         if len(files) >= _FILES_MAX:
             raise UsageError(f"A batch of {len(files)} files is too big for one commit; write it in parts.")
         self._finish_pending()
-        if batch > self._done(self._producer):
+        if files and batch > self._done(self._producer):
             self._apply(self._intend({"producer": self._producer, "batch": batch, "files": files}))
         self.drop(staged)
-        self._sweep(batch)
+        self.sweep(batch)
 
     def _intend(self, intent: dict[str, Any]) -> dict[str, Any]:
         """Put the intent down; when somebody was first, theirs counts."""
@@ -163,8 +166,8 @@ class Commits:
             return dict(json.loads(self._store.get(name)))
         return intent
 
-    def _sweep(self, batch: int) -> None:
-        """Files of older batches that no commit named: their attempts lost."""
+    def sweep(self, batch: int) -> None:
+        """Delete files of older batches: what is left there was written by attempts that lost."""
         for name in self._store.list(f"{_ROOT}/rows/{self._producer}"):
             if int(name.rpartition("/")[2].partition("-")[0]) < batch:
                 self._store.delete(name)
@@ -188,25 +191,35 @@ class Commits:
                 self._store.delete(name)
 
     def _apply(self, intent: dict[str, Any]) -> None:
-        target = stream(self._path)
-        try:
-            first = intent["batch"] * _FILES_MAX
-            for number, (name, _) in enumerate(intent["files"]):
-                with pa.ipc.open_stream(pa.py_buffer(self._store.get(name))) as rows:
-                    target.append(
-                        rows.read_all(),
-                        number % target.partitions,
-                        producer=f"spark/{intent['producer']}",
-                        sequence=first + number,
-                    )
-            target.flush()
-        finally:
-            target.close()
+        """Append an intent's files, say that it is done, and clear it away. Every step may be repeated."""
+        for attempt in range(_TRIES):
+            try:
+                self._append(intent)
+                break
+            except ConflictError:  # another writer holds the stream; other sinks only do so for a moment
+                if attempt == _TRIES - 1:
+                    raise
+                self._host.clock.sleep(_PAUSE_SECONDS)
         done = json.dumps({"batch": intent["batch"]}).encode()
         self._store.put(self._done_name(intent["producer"]), done)
         for name, _ in intent["files"]:
             self._store.delete(name)
         self._store.delete(_intent_name(intent["producer"], intent["batch"]))
+
+    def _append(self, intent: dict[str, Any]) -> None:
+        batch, producer = intent["batch"], intent["producer"]
+        with stream(self._path, host=self._host, threads=self._threads) as target:
+            for number, (name, _) in enumerate(intent["files"]):
+                try:
+                    data = self._store.get(name)
+                except FileNotFoundError:
+                    if batch <= self._done(producer):
+                        return  # another driver has just finished the same intent
+                    raise
+                with pa.ipc.open_stream(pa.py_buffer(data)) as rows:
+                    place, sequence = (batch + number) % target.partitions, batch * _FILES_MAX + number
+                    target.append(rows.read_all(), place, producer=f"spark/{producer}", sequence=sequence)
+            target.flush()
 
     def _done(self, producer: str) -> int:
         """The newest batch of a producer that is wholly in the stream."""
