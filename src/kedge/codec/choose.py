@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kedge.codec import decimal, dictionary, frame, parts, plain, stats
-from kedge.codec.encoded import Encoded, Values
+from kedge.codec.encoded import Encoded, Values, check
 from kedge.codec.stats import Stats
 
 BANDWIDTH = 0.25e9  # bytes per second, until the writer has measured its own: a plain cloud volume
@@ -55,6 +55,7 @@ class Chooser:
 
     def encode(self, values: Values) -> Encoded:
         """Encode one unit by the codec that is in force, which a review may change first."""
+        check(values)
         if not values.size:
             return plain.CODEC.encode(values)
         if self._rows_left <= 0:
