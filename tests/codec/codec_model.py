@@ -117,7 +117,9 @@ def _simple8b(body: bytes, rows: int, base: int) -> list[int]:
         if word & 15 == 1:
             values.append(base + words.pop(0))
         else:
-            values += [base + ((word >> (4 + k * bits)) & ((1 << bits) - 1)) for k in range(count)][: rows - len(values)]
+            values += [base + ((word >> (4 + k * bits)) & ((1 << bits) - 1)) for k in range(count)][
+                : rows - len(values)
+            ]
     assert not words
     return values
 

@@ -63,6 +63,7 @@ class Chooser:
         encoded = self._try(values)
         if encoded is None:  # out of range: look at these very values
             self._review(values, without=self.option.name.partition(">")[0])
+            self._rows_left = REVIEW_ROWS // 8
             encoded = self._try(values) or frame.CODEC.encode(values)
         self._watch(encoded.body.size / values.size, values.size)
         return encoded if encoded.body.size < values.nbytes else plain.CODEC.encode(values)

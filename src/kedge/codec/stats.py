@@ -132,8 +132,8 @@ def look(sample: tuple[Values, Values], column_rows: int) -> Stats:
         delta_bits=delta / rows,
         delta2_bits=delta2 / rows,
         xor_bits=xor / rows,
-        run_bits=min(frame, delta) / rows + 1,
-        length_bits=float(int(longest).bit_length()),
+        run_bits=min(frame, delta) / rows + (runs < rows / 2),  # a block of runs spans more than one of rows
+        length_bits=float(int(longest - 1).bit_length()),
         runs=runs / rows,
         distinct=min(int(known + unseen), column_rows),
     )
