@@ -4,7 +4,7 @@ Invariants:
 - A transaction is WATCH on the epoch key, the commands between MULTI and EXEC, and the next WATCH in one write: it
   takes effect whole, and only if nobody has raised the epoch since. A raised epoch is a ConflictError.
 - The connection is never replaced behind a caller's back: a lost one takes its WATCH along. After an error of the
-  network the link is dead and the outcome of its last call unknown; the store is opened again and reads what is there.
+  network the link is dead and the outcome of its last call unknown; who opens the store again reads what is there.
 
 Commands are bytes in the Redis protocol, so that a column of integers is packed by one kernel and sent twice.
 """
@@ -12,7 +12,7 @@ Commands are bytes in the Redis protocol, so that a column of integers is packed
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Link:
             raise UsageError("A store on Redis needs redis-py: pip install 'kedge[redis]'.") from None
         self._pool = redis.ConnectionPool.from_url(url, decode_responses=False, protocol=2)
         try:
-            return cast(Any, self._pool).get_connection("_")
+            return self._pool.get_connection()
         except redis.RedisError as error:
             raise UnavailableError(f"{self.where} can't be reached: {error}. Is the server running?") from None
 
@@ -81,13 +81,13 @@ class Link:
     def flags(self, command: bytes, count: int) -> Flags:
         """An answer of `count` zeros and ones, such as SMISMEMBER's, without an object for each."""
         self._send([command])
-        buffer = getattr(getattr(self._connection, "_parser", None), "_buffer", None)
+        buffer: Any = getattr(getattr(self._connection, "_parser", None), "_buffer", None)
         if count < 64 or not hasattr(buffer, "purge"):  # another parser (hiredis): the plain way
             return np.array(self._read(), np.uint8)
         try:
             line = buffer.readline()
             if line[:1] != b"*":
-                raise InvalidAnswer(line.decode(errors="replace"))
+                raise AnswerError(line.decode(errors="replace"))
             data = buffer.read(4 * count - 2)  # `:0\r\n` each; read() takes the last two bytes itself
             buffer.purge()
         except Exception as error:
@@ -167,7 +167,7 @@ class Link:
 _MULTI, _EXEC = pack(b"MULTI"), pack(b"EXEC")
 
 
-class InvalidAnswer(Exception):
+class AnswerError(Exception):
     """Redis answered something else than the command promises."""
 
 

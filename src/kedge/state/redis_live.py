@@ -1,13 +1,13 @@
 """One structure of a store on Redis, in one of three modes that its scheme asks for.
 
-- `track` (undo): the base is current. A call writes the base and appends its delta, old values included, to the open
-  list, in one transaction. Old values come from memory when this writer has seen the cell, else from one read.
-- `redo` and `command` are blind: the base stays at version `base`; a call appends only its packed delta (redo) or itself
-  (command), and reads look into memory first, then at the base.
+- `track` (undo): the base is current. A call writes the base and appends its delta, old values included, to the
+  open list, in one transaction. Old values come from memory when this writer has seen the cell, else from one read.
+- `redo` and `command` are blind: the base stays at version `base_at`; a call appends only its packed delta or
+  itself, and reads look into memory first, then at the base.
 - `image` (full): the base is current and nothing is logged; a version is a copy.
 
-A mode begins with a layer: a switch waits for the next checkpoint when this layer has changes already, except that
-leaving a blind mode folds at once. Invariants: memory (`local`) never disagrees with the store, because there is one
+A mode begins with a layer: a switch waits for the next checkpoint when this layer has changes already, but leaving
+a blind mode folds at once. Invariants: memory (`local`) never disagrees with the store, because there is one
 writer; in a blind mode, every cell that changed since the base is in memory.
 """
 

@@ -1,12 +1,12 @@
-"""The backend on Redis 6.2 or newer, or Valkey: plain commands, one writer at a time, current values readable by all.
+"""The backend on Redis 6.2 or newer, or Valkey: plain commands, one writer at a time, current values for everybody.
 
 Every step that must be whole is one transaction behind the fence (`redis_link.py`): a call, a checkpoint, a move to
-another version, a fold, a compaction. So a client that dies between any two commands leaves a store that opens to its
-last checkpoint plus whole calls.
+another version, a fold, a compaction. So a client that dies between any two commands leaves a store that opens to
+its last checkpoint plus whole calls.
 
 Invariants:
-- A layer at or below a structure's base has every old value of it; layers above may be blind. `fold` completes layers
-  and moves the base forwards in the same transaction.
+- A layer at or below a structure's base has every old value of it; layers above may be blind. `fold` completes
+  layers and moves the base forwards in the same transaction.
 - An image-only layer (scheme `full`) stands between two images; its delta is their difference.
 - What is in memory equals what is in Redis while this writer's epoch is the newest.
 """
@@ -146,7 +146,7 @@ class RedisStore:
             self._forget(later)
 
     def switch(self, live: RedisLive, spec: Spec) -> None:
-        """Another scheme for a structure: leaving blind mode folds, entering it waits for a layer without changes."""
+        """Another scheme: leaving a blind mode folds, entering one waits for a layer without changes."""
         if live.blind and spec.scheme not in BLIND:
             self._unblind(live, spec)
             return
@@ -404,7 +404,7 @@ class RedisStore:
         packed = Packed(raws=[raw for one in numbers for raw in self.layer(one).raws])
         for name in self.specs:
             delta = chain(self.delta(one, name) for one in numbers)
-            if len(delta):
+            if len(delta) or any(raw.structure == name for raw in packed.raws):  # else the calls would speak for it
                 packed.deltas[name] = delta
         return packed
 
@@ -468,7 +468,7 @@ class RedisStore:
 def open_redis(url: str, clock: Clock, *, read_only: bool, connection: Any = None) -> RedisStore:
     """Open the store that a URL names; `?name=` tells several stores of one database apart."""
     base, _, query = url.replace("valkey://", "redis://", 1).partition("?")
-    options = dict(part.partition("=")[::2] for part in query.split("&") if part)
+    options: dict[str, str] = dict([part.split("=", 1) for part in query.split("&") if "=" in part])
     name = options.pop("name", "kedge")
     if not name or ":" in name:
         raise UsageError(f"{name!r} can't name a store: use text without ':'.")
