@@ -31,4 +31,11 @@ def open_store(
         from kedge.state.redis_store import open_redis
 
         return Store(url, open_redis(url, host.clock, read_only=read_only), host.clock, scheme)
-    raise UsageError("not yet")
+    if "://" in url:
+        raise UsageError(
+            f"A store can't be kept at {url}: use memory:, a directory, redis://, rediss:// or unix://."
+        )
+    from kedge.state.directory import open_directory
+
+    root = url.removeprefix("file:")
+    return Store(url, open_directory(root, host, read_only=read_only), host.clock, scheme)

@@ -19,7 +19,7 @@ from kedge.errors import InternalError, UsageError
 from kedge.host import Clock
 from kedge.state.cells import Cells, DictCells, IntCells, load_delta
 from kedge.state.commands import Raw, Spec
-from kedge.state.delta import PRESENT, CellDelta, Delta, Flags, IntDelta, Ints, Old, chain, known
+from kedge.state.delta import PRESENT, CellDelta, Delta, Flags, IntDelta, Ints, Old, cells_of, chain, known
 from kedge.state.line import Line, Version, groups
 from kedge.state.readers import Overlay, Reader
 
@@ -48,8 +48,8 @@ class Journal(Protocol):
         """The open layer so far."""
         ...
 
-    def compact(self, line: Line, layers: dict[int, Layer]) -> Line:
-        """Only these versions and layers remain."""
+    def compact(self, line: Line, layers: dict[int, Layer], oldest: Mapping[str, Reader], open_: Layer) -> Line:
+        """Only these versions and layers remain, from the state at the oldest one; `open_` is open now."""
         ...
 
     def close(self) -> None:
@@ -217,6 +217,23 @@ class Embedded:
                 layer.deltas[name] = delta
         return layer
 
+    def reopen(self, deltas: dict[str, Delta], raws: list[Raw]) -> None:
+        """Take up an open layer that was flushed: it is open again, on top of the current version."""
+        for name, delta in deltas.items():
+            live = self._live[name]
+            if isinstance(live.cells, IntCells) and isinstance(delta, IntDelta):
+                live.cells.put_ints(delta.where(1), True)
+                live.cells.put_ints(delta.where(0), False)
+                continue
+            if isinstance(live.cells, IntCells):
+                live.cells = live.cells.widen()
+            live.cells.put(cells_of(delta).news())
+        self._raws = list(raws)
+        if any(len(delta) for delta in deltas.values()):
+            self.dirty = True
+            self.line.drop(self.line.later())
+        self.tick += 1
+
     def flush(self) -> None:
         """Make the open layer durable as well."""
         if self.journal is not None:
@@ -285,7 +302,8 @@ class Embedded:
         versions = self._versions(stay, layers)
         line = Line(versions, self.line.at, self.line.next)
         if self.journal is not None:
-            line = self.journal.compact(line, layers)
+            oldest = {name: self.view(name, stay[0]) for name in self.specs}
+            line = self.journal.compact(line, layers, oldest, self._open_layer(seal=False))
         self.line, self.layers = line, layers
         self.tick += 1
 
