@@ -51,7 +51,7 @@ def run(
             store = reopen(store)
             of = m.structures(store)
             if not survives_open:
-                model.now = m.copy.deepcopy(model.versions[model.at])
+                model.lose_open()
         elif scheme is None:
             of[rng.choice(list(of))].scheme = rng.choice(SCHEMES)
         if rng.random() < 0.3:

@@ -105,6 +105,7 @@ class DirectoryJournal:
 
     def _read_goto(self, owner: Embedded, record: dict[str, Any]) -> None:
         owner.travel(record["version"])
+        owner.line.drop([number for number in owner.line.numbers() if number > record["last"]])
 
     def _read_open(self, owner: Embedded, record: dict[str, Any]) -> None:
         self._specs(owner, record)
@@ -157,16 +158,18 @@ class DirectoryJournal:
         refs = {name: self._put(image) for name, image in images.items()}
         return {"version": record, "layer": self._put(blob), "images": refs}
 
-    def goto(self, version: int) -> None:
-        """One record."""
-        self._commit({"kind": "goto", "version": version})
+    def goto(self, version: int, last: int) -> None:
+        """One record; versions that a change has dropped since the last record stay dropped."""
+        self._commit({"kind": "goto", "version": version, "last": last})
 
     def flush(self, layer: Layer, parent: int, specs: dict[str, Spec]) -> None:
         """The open layer, whole, in one record."""
         blob = pack(Packed(layer.deltas, layer.raws))
         self._commit({"kind": "open", "parent": parent, "specs": _specs(specs), "layer": self._put(blob)})
 
-    def compact(self, line: Line, layers: dict[int, Layer], oldest: Mapping[str, Reader], open_: Layer) -> Line:
+    def compact(
+        self, line: Line, layers: dict[int, Layer], oldest: Mapping[str, Reader], open_: Layer | None
+    ) -> Line:
         """A new base: the state at the oldest version, and the layers from there; then the records before it go."""
         specs = {name: reader.spec for name, reader in oldest.items()}
         numbers = line.numbers()
@@ -185,7 +188,7 @@ class DirectoryJournal:
                 "specs": _specs(specs),
             }
         )
-        if open_.deltas or open_.raws:
+        if open_ is not None:
             self.flush(open_, line.at, specs)
         self._ledger.compact(slot, {"kind": "below-base"})
         self._sweep([record for record in self._ledger.records(slot) if record["kind"] != "claim"])
