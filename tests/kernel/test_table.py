@@ -174,7 +174,7 @@ def test_dump_and_load_are_inverse(rows: list[dict[str, Any]], close_us: int) ->
     run.apply(rows, len(rows) // 2, close_us)
     saved = dump_all(program(TASKS), list(run.tables.values()))
     other = {task: fresh(40) for task in range(TASKS)}
-    assert load_all(program(TASKS), other, saved, nonce(9), run.close_us) is None
+    assert load_all(program(TASKS), other, [saved], nonce(9), run.close_us) is None
     assert repr(dump_all(program(TASKS), list(other.values())).to_pylist()) == repr(saved.to_pylist())
     assert {table.version for table in other.values()} == {nonce(9)}
     run.tables, run.count = other, 9

@@ -9,54 +9,13 @@ from typing import Any
 import pytest
 
 from kedge.host import sim
-from kedge.run.directory import RunDirectory
+from kedge.testing.crash import FAULTS, Trial, crash, io_calls, recover_and_check, run_until_crash
 from kedge.testing.workload import Workload
-
-FAULTS: tuple[sim.Fault, ...] = ("stop", "lose", "tear")
-
-
-def batches(host: Any, work: Workload) -> list[dict[str, Any]]:
-    ledger = RunDirectory(host, f"{work.root}/run").ledger()
-    ledger.refresh()
-    return [record for record in ledger.records() if record["kind"] == "batch"]
-
-
-def run_until_crash(host: sim.SimHost, work: Workload, acked: list[Any]) -> None:
-    """Append, run and finish; `acked` gets (version, nonce) of every batch whose commit returned."""
-    work.append_all(host)
-    run = work.start(host)
-    RunDirectory(host, f"{work.root}/run").ask_finish()
-    while run.step():
-        acked.append((run.state.version, run.state.nonce))
-
-
-def recover_and_check(host: sim.SimHost, work: Workload, acked: list[Any]) -> None:
-    work.run(host)
-    work.check(host)
-    there = [(record["version"], record["nonce"]) for record in batches(host, work)]
-    assert there[: len(acked)] == acked, "a batch that was acknowledged is gone"
-
-
-def crash(work: Workload, fault: sim.Fault, seed: int, crash_at: int) -> sim.SimHost:
-    host, acked = sim.machine(seed, fault), list[Any]()
-    host.crash_at = crash_at
-    with suppress(sim.Crashed):
-        run_until_crash(host, work, acked)
-    after = host.after_crash()
-    recover_and_check(after, work, acked)
-    return after
-
-
-def io_calls(work: Workload, seed: int, fault: sim.Fault = "stop") -> list[int]:
-    host = sim.machine(seed, fault)
-    run_until_crash(host, work, [])
-    work.check(host)
-    return [call.number for call in host.trace if call.changes]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_crash_at_any_io_call_changes_no_result(lane, fault):
-    """Every call in the long lanes; every seventh in the fast one."""
+    """Every call in the long lane; every third in CI."""
     work = Workload(1, units=3, rows=6)
     step = {"fast": 17, "test": 3, "soak": 1}[lane.name]
     for seed in lane.seeds(1, 1, 20):
@@ -65,11 +24,8 @@ def test_a_crash_at_any_io_call_changes_no_result(lane, fault):
 
 
 def test_random_crashes_of_random_workloads(lane):
-    for seed in lane.seeds(6, 150, 3000):
-        rng = random.Random(seed)
-        work = Workload(seed, units=rng.randrange(1, 5), rows=rng.randrange(1, 16))
-        fault = rng.choice(FAULTS)
-        crash(work, fault, seed, rng.choice(io_calls(work, seed, fault)))
+    for seed in lane.seeds(6, 150, 4000):
+        Trial.of(seed).run()
 
 
 def test_crash_after_crash(lane):
@@ -89,19 +45,29 @@ def test_crash_after_crash(lane):
         recover_and_check(host, work, acked)
 
 
-def test_a_seed_replays_to_the_same_trace():
-    work = Workload(5)
-    traces = []
-    for _ in range(2):
-        host = sim.machine(5, "tear")
-        host.crash_at = 150
+def test_crashes_while_the_ledger_is_compacted(lane, monkeypatch):
+    """A summary takes the place of records every few batches; the results are the same, each once."""
+    monkeypatch.setattr("kedge.run.recover._RECORDS_MAX", 4)
+    monkeypatch.setattr("kedge.run.recover._RECORDS_KEPT", 1)
+    floors = 0
+    for seed in lane.seeds(3, 40, 1000):
+        rng = random.Random(seed)
+        work = Workload(seed, units=6, rows=5, late=False)
+        host = sim.machine(seed, rng.choice(FAULTS))
+        host.crash_at = rng.randrange(100, 400)
         with suppress(sim.Crashed):
-            run_until_crash(host, work, [])
+            work.run(host, rows_max=1)
         after = host.after_crash()
-        work.run(after)
-        traces.append([str(call) for call in [*host.trace, *after.trace]])
+        work.run(after, rows_max=1)
+        work.check_all(after)
+        floors += any("floor" in name for name in after.store(f"{work.root}/run").list("ledger"))
+    assert floors, "nothing was ever compacted: the test shows nothing"
+
+
+def test_a_seed_replays_to_the_same_trace():
+    traces = [[str(call) for host in Trial.of(5).run() for call in host.trace] for _ in range(2)]
     assert traces[0] == traces[1]
-    assert len(traces[0]) > 200
+    assert len(traces[0]) > 100
 
 
 @pytest.mark.parametrize(("nodes", "rows_max"), [(1, 1), (3, 1000), (4, 10)])

@@ -73,7 +73,7 @@ def started(folder: Path) -> Tables:
     tables = begin(folder)
     with tables.attempt(epoch=1) as attempt:
         assert attempt.attach_all(range(TASKS), nonce(0)) == list(range(TASKS))
-        attempt.restore(range(TASKS), empty(), nonce(0))
+        attempt.restore(range(TASKS), [], nonce(0))
         attempt.apply(nonce(1), [partials(1)], -1)
     return tables
 
@@ -116,7 +116,7 @@ def test_a_table_without_way_back_is_a_miss_and_restored(tmp_path: Path) -> None
     with tables.attempt(epoch=1) as attempt:
         missed = attempt.attach_all(range(TASKS), nonce(1))
         assert missed == list(range(TASKS))
-        attempt.restore(missed, saved, nonce(1))
+        attempt.restore(missed, [saved], nonce(1))
     assert state(tables, nonce(1)) == expected(1)
 
 
@@ -129,7 +129,7 @@ def test_who_loses_the_lock_works_on_private_memory(tmp_path: Path) -> None:
         )
         with other.attempt(epoch=1) as loser:
             assert loser.attach_all(range(TASKS), nonce(1)) == list(range(TASKS))
-            loser.restore(range(TASKS), saved, nonce(1))
+            loser.restore(range(TASKS), [saved], nonce(1))
             assert all(loser.is_private(task) for task in range(TASKS))
             loser.apply(nonce(2), [partials(2)], -1)
             for number in range(3, 9):
@@ -170,7 +170,7 @@ def test_a_foreign_or_torn_file_is_a_miss(tmp_path: Path, damage: str, monkeypat
     with tables.attempt(epoch=1) as attempt:
         missed = attempt.attach_all(range(TASKS), nonce(1))
         assert missed == ([2] if damage in ("bytes", "short", "loading") else list(range(TASKS)))
-        attempt.restore(missed, empty(), nonce(1))
+        attempt.restore(missed, [], nonce(1))
         assert all(attempt.tables[task].rows == 0 for task in missed)
 
 
