@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from test_fight import Twice, persist
 
 import kedge.host.store as store_module
 import kedge.run.core.commit as commit_module
@@ -23,7 +24,6 @@ from kedge.host import sim
 from kedge.run.embedded import Embedded
 from kedge.testing.crash import FAULTS, crash
 from kedge.testing.workload import Workload
-from tests.run.test_fight import Twice, persist
 
 
 def crashes() -> Iterator[None]:
