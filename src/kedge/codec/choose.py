@@ -20,24 +20,27 @@ from kedge.codec import decimal, dictionary, frame, parts, plain, stats
 from kedge.codec.encoded import Encoded, Values, check
 from kedge.codec.stats import Stats
 
-BANDWIDTH = 0.25e9  # bytes per second, until the writer has measured its own: a plain cloud volume
+BANDWIDTH = 0.5e9  # bytes per second, until the writer has measured its own
 REVIEW_ROWS = 1 << 20
 ENTRIES_MAX = 1 << 15  # of a dictionary: 256 KiB of values stay in the L2 cache
 EXCEPTIONS_MAX = 0.125  # of the rows of a decimal column
 DRIFT = 1.25
 GAIN = 0.9
 
-# Nanoseconds per value on one core; `runs` and exceptions cost more for each one that there is.
+# Nanoseconds per value on one core, and for what there may be few or many of.
 COSTS = {
     "plain": 0.02, "frame": 0.4, "delta": 0.6, "delta2": 0.65, "xor": 0.6, "simple8b": 2.0,
     "runs": 0.4, "dictionary": 1.4, "decimal": 0.45, "lz4": 7.0, "zstd": 16.0,
 }  # fmt: skip
 RUN_NS = 5.0
 EXCEPTION_NS = 10.0
+ENTRY_NS = 10.0  # a new entry of a dictionary
+SPREAD_NS = 0.0003  # a lookup, for each entry that the table is larger: caches are left behind
 
 
 class Chooser:
-    """Encodes the units of one column, one after the other; the writer keeps one for each column.
+    """Encodes the units of one column; the writer keeps one for each column. Threads may share it: what they race
+    for are hints.
 
     >>> import numpy as np
     >>> chooser = Chooser()
@@ -60,24 +63,16 @@ class Chooser:
             return plain.CODEC.encode(values)
         if self._rows_left <= 0:
             self._review(values)
-        encoded = self._try(values)
+        option = self.option  # another thread may change it
+        encoded = _encode(values, option)
         if encoded is None:  # out of range: look at these very values
-            self._review(values, without=self.option.name.partition(">")[0])
+            option = self._review(values, without=option.name.partition(">")[0])
             self._rows_left = REVIEW_ROWS // 8
-            encoded = self._try(values) or frame.CODEC.encode(values)
+            encoded = _encode(values, option) or frame.CODEC.encode(values)
         self._watch(encoded.body.size / values.size, values.size)
         return encoded if encoded.body.size < values.nbytes else plain.CODEC.encode(values)
 
-    def _try(self, values: Values) -> Encoded | None:
-        name, _, inner = self.option.name.partition(">")
-        if name == "dictionary":
-            return dictionary.encode_upto(values, min(2 * self.option.distinct + 256, values.size), inner)
-        if name == "decimal":
-            exceptions_max = int(values.size * EXCEPTIONS_MAX)
-            return decimal.encode_upto(values, self.option.digits, exceptions_max, inner=inner)
-        return parts.by_name[name].encode(values, inner)
-
-    def _review(self, values: Values, without: str = "") -> None:
+    def _review(self, values: Values, without: str = "") -> Option:
         """Choose again; what was in force stays unless something is clearly better."""
         rated = {option.name: option for option in options(values, self.bandwidth)}
         rated = {name: option for name, option in rated.items() if not without or not name.startswith(without)}
@@ -89,6 +84,7 @@ class Chooser:
         self.option = best
         self._rows_left = REVIEW_ROWS
         self._usual = 0.0
+        return best
 
     def _watch(self, size: float, rows: int) -> None:
         """Note how large a value came out; a drift calls for a review of the next unit."""
@@ -112,6 +108,16 @@ class Option:
         """What a value costs when encoding and writing overlap."""
         write_ns = self.size / bandwidth * 1e9
         return max(self.time_ns, write_ns) + 0.1 * min(self.time_ns, write_ns)
+
+
+def _encode(values: Values, option: Option) -> Encoded | None:
+    """None when the values have left the range of the option."""
+    name, _, inner = option.name.partition(">")
+    if name == "dictionary":
+        return dictionary.encode_upto(values, min(2 * option.distinct + 256, values.size), inner)
+    if name == "decimal":
+        return decimal.encode_upto(values, option.digits, int(values.size * EXCEPTIONS_MAX), inner=inner)
+    return parts.by_name[name].encode(values, inner)
 
 
 def options(values: Values, bandwidth: float) -> list[Option]:
@@ -143,7 +149,8 @@ def _light(seen: Stats, rows: int) -> Iterator[Option]:
     if seen.distinct <= min(ENTRIES_MAX, rows // 2):
         codes = (max(seen.distinct - 1, 0).bit_length()) / 8 + head
         table = seen.distinct * (seen.frame_bits + 1) / 8 / rows
-        yield Option("dictionary", codes + table, COSTS["dictionary"] + COSTS["frame"], 0, seen.distinct)
+        time_ns = COSTS["dictionary"] + ENTRY_NS * seen.distinct / rows + SPREAD_NS * seen.distinct
+        yield Option("dictionary", codes + table, time_ns + COSTS["frame"], 0, seen.distinct)
 
 
 def _decimals(sample: tuple[Values, Values], rows: int) -> Iterator[Option]:

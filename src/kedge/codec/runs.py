@@ -16,15 +16,15 @@ from kedge.codec.items import decode_items, items
 
 
 def _encode(values: Values, inner: str = "", /) -> Encoded:
-    found = scratch.array("runs.values", np.int64, values.size)
-    lengths = scratch.array("runs.lengths", np.int64, values.size)
+    found = scratch.array("runs.values", np.int64, values.size + 1)
+    lengths = scratch.array("runs.lengths", np.int64, values.size + 1)
     data, item = items(values)
     count = kernels.find_runs(data, item, values.size, found, lengths)
-    found = found[:count]
+    found, lengths = found[1 : count + 1], lengths[1 : count + 1]
     tried = [parts.encode(found, name) for name in ((inner,) if inner else ("frame", "delta"))]
     smallest = min(tried, key=lambda part: part.body.size)
     return Encoded(
-        CODEC.code, (0, 0, 0), parts.join((smallest, count), (parts.encode(lengths[:count], "frame"), count))
+        CODEC.code, (0, 0, 0), parts.join((smallest, count), (parts.encode(lengths, "frame"), count))
     )
 
 
