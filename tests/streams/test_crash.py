@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from workload import Log, Workload, check, first_offsets, held, opened, rows
 
-from kedge.host.sim import Crashed, Turns, machine
+from kedge.host.sim import Crashed, machine
 
 if TYPE_CHECKING:
     from kedge.host.sim import Fault, SimHost
@@ -17,7 +17,7 @@ FAULTS: tuple[Fault, ...] = ("stop", "lose", "tear")
 
 
 def crash(seed: int, fault: Fault, crash_at: int, steps: int) -> tuple[Log, SimHost]:
-    """Run the workload of a seed until it dies; the log of what it was told, and the machine after the power cut."""
+    """Run the workload of a seed until it dies: what it was told, and the machine after the power cut."""
     log = Log()
     host = machine(seed, fault)
     host.crash_at = crash_at

@@ -60,6 +60,10 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return whole.slice(low, draw(st.integers(0, rows - low)))
 
 
+def names_the_byte(error: CorruptError) -> None:
+    assert "byte" in str(error)
+
+
 def same(left: pa.Array, right: pa.Array) -> bool:
     """Equal to the bit: NaN payloads and the sign of zero too."""
     if left.type != right.type or left.is_null().to_pylist() != right.is_null().to_pylist():
@@ -116,7 +120,7 @@ def test_a_changed_byte_is_noticed_or_harmless(batch: pa.RecordBatch, data: st.D
     try:
         back = unit.decode(spoiled, unit.header(spoiled, seed=SEED), batch.schema)
     except CorruptError as error:
-        assert "byte" in str(error)
+        names_the_byte(error)
     else:  # only the zeros between bodies may change unseen
         assert all(same(a, b) for a, b in zip(batch.columns, back.columns, strict=True))
 
@@ -162,9 +166,10 @@ def test_hostile_bodies_never_crash(batch: pa.RecordBatch, data: st.DataObject) 
     try:
         unit.decode(raw, unit.header(raw, seed=SEED), batch.schema).validate(full=True)
     except CorruptError as error:
-        assert "byte" in str(error)
+        names_the_byte(error)
     except pa.ArrowInvalid as error:  # a decimal out of its precision: a wrong value, not a wrong read
-        assert "ecimal" in str(error)  # noqa: PT017
+        if "ecimal" not in str(error):
+            raise
 
 
 def test_a_unit_checks_only_in_its_place() -> None:

@@ -55,9 +55,7 @@ class Log:
 class Workload:
     """Appends, waits, rolls, closes, reopens and takeovers, in an order that the seed decides."""
 
-    def __init__(
-        self, seed: int, steps: int, log: Log, extra: Callable[[Workload, random.Random], None] | None = None
-    ):
+    def __init__(self, seed: int, steps: int, log: Log) -> None:
         self.rng, self.steps, self.log = random.Random(seed), steps, log
         self.stream: Stream
         self.zombies: list[tuple[Stream, list[Sent]]] = []

@@ -5,7 +5,6 @@ It is JSON that people can read, with a checksum over its canonical form.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +13,12 @@ import pyarrow as pa
 
 from kedge.errors import ConflictError, CorruptError, UnavailableError, UsageError
 from kedge.host import Host
-from kedge.streams import layout
+from kedge.streams import document, layout
 from kedge.streams import schema as schemas
 from kedge.streams.files import SEGMENT_BYTES
 
 NAME = "stream.json"
+COPY = "stream.copy.json"
 PARTITIONS_MAX = 10_000
 
 
@@ -46,36 +46,26 @@ class Description:
             "manifest": bound if self.run_id is not None else "segments",
             "segment_bytes": self.segment_bytes,
         }
-        return (json.dumps({**body, "checksum": _sum(body)}, indent=1) + "\n").encode()
+        return document.pack(body)
 
 
-def _sum(body: Mapping[str, Any]) -> str:
-    return f"{layout.checksum(json.dumps(body, sort_keys=True).encode()):016x}"
-
-
-def load(host: Host, path: str) -> Description | None:
-    """Read stream.json; None when there is none."""
+def load(host: Host, path: str, name: str = NAME) -> Description | None:
+    """Read stream.json, or its copy; None when there is none."""
     try:
-        raw = host.store(path).get(NAME)
+        raw = host.store(path).get(name)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    body = document.parse(raw, f"{path}/{name}")
     try:
-        body = json.loads(raw)
-        stated = body.pop("checksum")
-        if stated != _sum(body):
-            raise ValueError("the checksum does not match")
         if body["format"] != layout.FORMAT:
             raise CorruptError(
-                f"{path}/{NAME}: stream format {body['format']}; this Kedge reads {layout.FORMAT}.",
+                f"{path}/{name}: stream format {body['format']}; this Kedge reads {layout.FORMAT}.",
                 code="unit-format",
             )
         return _from_json(body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, CorruptError):
-            raise
         raise CorruptError(
-            f"{path}/{NAME} at byte 0: {error}. Restore it from a copy, or run `kedge stream repair {path}`.",
-            code="stream-json",
+            f"{path}/{name} at byte 0: {error!r}. Restore it from a copy.", code="document"
         ) from error
 
 
@@ -98,13 +88,15 @@ def _from_json(body: Mapping[str, Any]) -> Description:
 
 def create(host: Host, path: str, description: Description) -> Description:
     """Write stream.json, or find that somebody else just did."""
+    store = host.store(path)
     try:
-        host.store(path).put(NAME, description.to_bytes(), if_absent=True)
+        store.put(NAME, description.to_bytes(), if_absent=True)
     except FileExistsError:
         there = load(host, path)
         if there is None:
             raise UnavailableError(f"{path}/{NAME} came and went. Try again.") from None
         return there
+    store.put(COPY, description.to_bytes())
     return description
 
 
@@ -123,7 +115,8 @@ def bind(host: Host, path: str, run: str, run_id: str) -> Description:
         if there.run_id is not None:
             raise ConflictError(f"{path} is the result of run {there.run}. Give this run a stream of its own.")
         bound = replace(there, run=run, run_id=run_id)
-        host.store(path).put(NAME, bound.to_bytes())
+        for name in (NAME, COPY):
+            host.store(path).put(name, bound.to_bytes())
         return bound
     finally:
         lock.close()

@@ -19,7 +19,7 @@ def parse(raw: bytes, path: str) -> dict[str, Any]:
     """Read it back; CorruptError when it does not check."""
     try:
         body = json.loads(raw)
-        if body.pop("checksum") != _sum(body):
+        if body.pop("checksum") != _sum(body) or pack(body) != raw:
             raise ValueError("the checksum does not match")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(

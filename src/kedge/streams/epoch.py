@@ -74,21 +74,35 @@ class Epochs:
         found = self._slots(epoch)
         return max((slot for slot in found if slot is not None), key=lambda slot: slot.turn, default=None)
 
-    def _slots(self, epoch: int) -> list[Slot | None]:
+    def _raw(self, epoch: int) -> bytes:
         try:
             file = self._disk.open(f"{self.folder}/{name(epoch)}")
         except FileNotFoundError:
-            return []
+            return b""
         try:
-            raw = file.read(4 * _PAGE, 0)
+            return file.read(4 * _PAGE, 0)
         finally:
             file.close()
+
+    def _slots(self, epoch: int) -> list[Slot | None]:
+        raw = self._raw(epoch)
         return [self._parse(raw[at : at + _SLOT.size], epoch) for at in range(0, len(raw), _PAGE)]
 
     def oldest_segment(self, epoch: int) -> int:
         """The segment of the older of the two durable slots: recovery needs nothing before it."""
         slots = [slot for slot in self._slots(epoch)[:2] if slot is not None]
         return min((slot.segment for slot in slots), default=0)
+
+    def spoiled(self, epoch: int) -> list[int]:
+        """The bytes at which a page is neither empty nor a slot that checks."""
+        slots = self._slots(epoch)
+        with_bytes = self._raw(epoch)
+        pages = [with_bytes[at : at + _PAGE] for at in range(0, len(with_bytes), _PAGE)]
+        wrong = [
+            page.strip(b"\0") != b"" if slot is None else page[_SLOT.size :].strip(b"\0") != b""
+            for page, slot in zip(pages, slots, strict=True)
+        ]
+        return [index * _PAGE for index, bad in enumerate(wrong) if bad]
 
     def current(self) -> tuple[int, Slot | None]:
         """The newest epoch claimed (0: none), and the newest slot published in it or in one before."""

@@ -39,8 +39,7 @@ class Recovered:
 def recover(files: PartitionFiles, claim: Claim) -> Recovered:
     """Make the partition whole under a fresh claim."""
     slot = _last_slot(files, claim.epoch)
-    if slot is None:
-        slot = Slot(0)
+    slot = slot or no_slot(files)
     marks = _marks(files, slot)
     found = Recovered(slot, marks)
     if not slot.clean:  # an epoch that published nothing has appended nothing, so only this one counts
@@ -60,6 +59,17 @@ def _last_slot(files: PartitionFiles, before: int) -> Slot | None:
         if slot is not None:
             return slot
     return None
+
+
+def no_slot(files: PartitionFiles) -> Slot:
+    """The slot of a partition that has none: nothing was ever written, or what said how much is gone."""
+    if any(parse_name(text) for text in files.names()):
+        raise CorruptError(
+            f"{files.folder}/epochs at byte 0: no slot checks, though there are segments. "
+            f"Run `kedge stream repair {files.root}`.",
+            code="slot-missing",
+        )
+    return Slot(0)
 
 
 def _sealed(slot: Slot) -> Slot:

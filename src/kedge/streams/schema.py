@@ -73,6 +73,15 @@ def check(schema: pa.Schema, event_time: str | None) -> pa.Schema:
     return pa.schema([pa.field(column.name, column.type, column.nullable) for column in schema])
 
 
+def parse_type(name: str) -> pa.DataType:
+    """The type that a person wrote; UsageError says which there are."""
+    try:
+        return _parse(name.strip())
+    except CorruptError:
+        known = f"{', '.join(_SIMPLE)}, decimal128(PRECISION, SCALE)"
+        raise UsageError(f"{name!r} is not a column type of a stream. There are: {known}.") from None
+
+
 def to_json(schema: Iterable[pa.Field]) -> list[dict[str, Any]]:
     """The form in stream.json."""
     return [

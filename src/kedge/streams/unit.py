@@ -129,6 +129,11 @@ def decode(
     buf: Any, header: Header, schema: pa.Schema, columns: Sequence[str] | None = None, *, start: int = 0
 ) -> pa.RecordBatch:
     """The rows of the unit at `start` of `buf`: all columns of `schema`, or those named, in the order named."""
+    if header.lost:
+        raise CorruptError(
+            f"byte {start}: rows {header.first_offset} to {header.end} were lost before a repair. Skip them.",
+            code="rows-lost",
+        )
     kept = nested.leaves(schema)
     if len(header.columns) != len(kept):
         raise CorruptError(f"byte {start}: {len(header.columns)} columns where the stream has {len(kept)}.")
