@@ -16,7 +16,7 @@ SEEDS = range(8)
 
 def test_a_sound_log_survives_every_crash_under_every_fault() -> None:
     for fault in ("stop", "lose", "tear"):
-        assert explore(toylog.append_all, toylog.keeps, fault, SEEDS) == []
+        assert explore(toylog.append_all, toylog.keeps, fault, SEEDS, twice=True) == []
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,24 @@ def test_a_log_without_a_safety_line_is_caught(line: str, instead: str, faults: 
         with pytest.raises(AssertionError):
             replay(mutant.append_all, mutant.keeps, first.fault, first.seed, first.crash_at)
         assert f"{first.seed}, {first.crash_at}" in str(first)
+
+
+def test_a_recovery_that_is_not_safe_against_a_crash_is_caught() -> None:
+    """It moves the log away and writes it anew: a crash in between loses it."""
+
+    def moves(host: SimHost, acked: list[Any]) -> None:
+        toylog.keeps(host, acked)
+        if not host.disk.exists(toylog.LOG):
+            return
+        old = bytes(host.disk.open(toylog.LOG).map())
+        host.disk.unlink(toylog.LOG)
+        file = host.disk.open(toylog.LOG, "create")
+        file.write(old, 0)
+        file.sync()
+        host.disk.sync_dir("/data")
+
+    assert explore(toylog.append_all, moves, "lose", SEEDS) == []
+    assert explore(toylog.append_all, moves, "lose", SEEDS, twice=True)
 
 
 def test_stop_is_too_weak_to_miss_a_sync() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -72,10 +73,8 @@ def test_duplicate_attempts_find_a_task_that_is_not_idempotent() -> None:
         return len(store.objects)
 
     def sound(store: SimStore, number: int) -> None:
-        try:
+        with suppress(FileExistsError):
             store.put("result", b"x", if_absent=True)
-        except FileExistsError:
-            pass
 
     def unsound(store: SimStore, number: int) -> None:
         if "result 0" not in store.list(""):

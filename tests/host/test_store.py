@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import random
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 import kedge.host.store as store_module
+from kedge.errors import UsageError
 from kedge.host import DirectoryStore, Host, LocalDisk, SystemRng
 from kedge.host.sim import SimHost, SimStore, Turns, attempts, explore, machine, mutate
 
@@ -146,7 +148,7 @@ def test_settle_makes_what_was_seen_durable() -> None:
         host = machine(seed, "lose")
         reader = host.process()
         host.disk.mkdir("/run/a")
-        host.crash_at = host.io_calls + 5  # create, write, sync, link: it dies in the unlink
+        host.crash_at = host.io_calls + 6  # mkdir, create, write, sync, link: it dies in the unlink
         try:
             host.store("/run").put("a/x", b"x", if_absent=True)
         except BaseException:
@@ -228,3 +230,13 @@ def test_late_and_lost_calls_of_the_object_store(seed: int) -> None:
     assert len(store.objects) >= before
     assert min(fates.values()) > 0
     assert set(store.objects.values()) == {b"x"}
+
+
+def test_a_file_system_without_hard_links_is_refused() -> None:
+    host = machine(1)
+    host.disk.mkdir("/run/a")
+    host.fail_at[host.io_calls + 5] = errno.EPERM
+    with pytest.raises(UsageError, match="hard links"):
+        host.store("/run").put("a/x", b"1", if_absent=True)
+    assert host.trace[-2].kind == "link"
+    assert host.disk.list("/run/a") == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 from kedge.errors import ClosedError, ConflictError, UnavailableError
@@ -50,13 +51,17 @@ class Fight:
 
     def run(self) -> None:
         """Fight, let every late call land, and judge."""
-        works = [lambda number=number: self.coordinate(number) for number in range(self.coordinators)]
-        for end in self.turns.run(*works, self.read):
-            if end.error is not None and not isinstance(end.error, EXPECTED):
-                raise end.error
+        self.fight(self.read)
         self.store.faults = 0.0
         self.store.land()
         self.judge()
+
+    def fight(self, *others: Callable[[], None]) -> None:
+        """The coordinators and `others`, interleaved; raises what none of them may raise."""
+        works = [lambda number=number: self.coordinate(number) for number in range(self.coordinators)]
+        for end in self.turns.run(*works, *others):
+            if end.error is not None and not isinstance(end.error, EXPECTED):
+                raise end.error
 
     def ledger(self, number: int) -> Ledger:
         return self.kind(self.store, SeededRng(self.seed * 100 + number), SimClock())

@@ -64,13 +64,14 @@ def within(cut: list[tuple[int, int]], work: list[int], nodes: int, tau: float, 
     mean = Fraction(sum(work), nodes)
     loads = [sum(work[a:b]) for a, b in cut]
     high, low = (1 + Fraction(str(tau))) * mean, Fraction(str(least)) * mean
-    return all(low <= load <= high for load in loads) and (least == 0 or len(cut) == nodes)
+    return all(low <= load <= high for load in loads) and (least == 0 or sum(work) == 0 or len(cut) == nodes)
 
 
 def least_moved(given: Instance, least: float = 0.0) -> int | None:
     """The fewest bytes that any assignment of intervals within the limits moves; None if there is none."""
     best = None
-    for cut in partitions(len(given.route), given.nodes, exactly=least > 0):
+    exactly = least > 0 and sum(given.work) > 0
+    for cut in partitions(len(given.route), given.nodes, exactly):
         if within(cut, given.work, given.nodes, given.tau, least):
             moved = sum(given.size) - stays(given.route, given.size, cut)
             best = moved if best is None else min(best, moved)
@@ -79,6 +80,4 @@ def least_moved(given: Instance, least: float = 0.0) -> int | None:
 
 def smallest_cap(given: Instance) -> int:
     """The smallest possible load of the most loaded node."""
-    return min(
-        max(sum(given.work[a:b]) for a, b in cut) for cut in partitions(len(given.route), given.nodes)
-    )
+    return min(max(sum(given.work[a:b]) for a, b in cut) for cut in partitions(len(given.route), given.nodes))

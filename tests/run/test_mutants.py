@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from test_fight import Twice, persist
 
 import kedge.host.store as store_module
 import kedge.run.core.commit as commit_module
@@ -21,9 +22,8 @@ import kedge.run.recover as recover_module
 import kedge.run.restore as restore_module
 from kedge.host import sim
 from kedge.run.embedded import Embedded
+from kedge.testing.crash import FAULTS, crash
 from kedge.testing.workload import Workload
-from tests.run.test_crash import FAULTS, crash
-from tests.run.test_fight import Twice, persist
 
 
 def crashes() -> Iterator[None]:
@@ -83,6 +83,12 @@ class Mutant:
 CLAIM = "        self._epoch = self._ledger.claim()\n"
 TABLES = "        self._tables = MemoryTables(self._program, directory.store, self._definition.id)\n"
 READ = "        self._at(recover(directory, self._ledger, self._into))\n"
+
+FOLD = """\
+    for record in ledger.records(state.position + 1):
+        state = fold(state, record)
+    return state
+"""
 
 MUTANTS = (
     Mutant(
@@ -150,8 +156,9 @@ MUTANTS = (
     ),
     Mutant(
         "recovery goes on from the records after the floor",
-        recover_module, "    for record in ledger.records(state.position + 1):\n        state = fold(state, record)\n    return state",
-        "    for record in list(ledger.records(state.position + 1))[:-2]:\n        state = fold(state, record)\n    return state",
+recover_module,
+        FOLD,
+        FOLD.replace("ledger.records(state.position + 1)", "list(ledger.records(state.position + 1))[:-2]"),
         ("kedge.run.embedded.recover",), crashes,
     ),
 )  # fmt: skip

@@ -51,7 +51,7 @@ def run(
             store = reopen(store)
             of = m.structures(store)
             if not survives_open:
-                model.now = m.copy.deepcopy(model.versions[model.at])
+                model.lose_open()
         elif scheme is None:
             of[rng.choice(list(of))].scheme = rng.choice(SCHEMES)
         if rng.random() < 0.3:
@@ -107,3 +107,69 @@ def replay_agrees(store: Any, model: m.Model, one: int, other: int) -> None:
     for command in store.replay(one, other):
         command.apply(elsewhere)
     assert m.read(of) == m.plain(model.versions[other])
+
+
+def steps(store: Any, scheme: str) -> Any:
+    """A small history, a call at a time; yields after each what the model says."""
+    model = m.Model()
+    of = m.structures(store, scheme)
+    now = model.now
+
+    def done() -> tuple[dict[str, Any], int, list[int]]:
+        return m.plain(now), model.at, sorted(model.versions)
+
+    yield done()
+    of["s"].add("a", "b", 7)
+    now["s"] |= {"a", "b", 7}
+    yield done()
+    of["n"].update(range(100))
+    now["n"] |= set(range(100))
+    yield done()
+    of["l"].extend([1, 2, 3])
+    now["l"] += [1, 2, 3]
+    yield done()
+    store.checkpoint()
+    model.checkpoint()
+    yield done()
+    of["m"].update({"x": 1, "y": "2"})
+    now["m"].update({"x": 1, "y": "2"})
+    yield done()
+    of["l"].popleft()
+    now["l"].pop(0)
+    yield done()
+    of["c"].incr(3)
+    now["c"] += 3
+    yield done()
+    of["n"].difference_update(range(50, 150))
+    now["n"] -= set(range(50, 150))
+    yield done()
+    store.checkpoint()
+    model.checkpoint()
+    yield done()
+    of["z"].add("k", 1.5)
+    now["z"]["k"] = 1.5
+    yield done()
+    store.rollback(1)
+    model.goto(1)
+    now = model.now
+    yield done()
+    store.forward(2)
+    model.goto(2)
+    now = model.now
+    yield done()
+    store.rollback(1)
+    model.goto(1)
+    now = model.now
+    yield done()
+    of["s"].discard("a")
+    now["s"].discard("a")
+    model.diverge()
+    yield done()
+    of["s"].scheme = "undo"
+    yield done()
+    store.checkpoint()
+    model.checkpoint()
+    yield done()
+    store.compact([3])
+    model.keep([3])
+    yield done()

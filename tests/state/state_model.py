@@ -35,6 +35,7 @@ class Model:
     def __init__(self) -> None:
         self.now: dict[str, Any] = {"s": set(), "n": set(), "m": {}, "c": 0, "l": [], "z": {}}
         self.versions: dict[int, dict[str, Any]] = {0: copy.deepcopy(self.now)}
+        self.saved = copy.deepcopy(self.versions)  # what is durable where calls alone are not
         self.at = 0
         self.last = 0
 
@@ -46,14 +47,21 @@ class Model:
         self.last += 1
         self.at = self.last
         self.versions[self.at] = copy.deepcopy(self.now)
+        self.saved = copy.deepcopy(self.versions)
         return self.at
 
     def goto(self, version: int) -> None:
         self.now = copy.deepcopy(self.versions[version])
         self.at = version
+        self.saved = copy.deepcopy(self.versions)
+
+    def lose_open(self) -> None:
+        self.versions = copy.deepcopy(self.saved)
+        self.now = copy.deepcopy(self.versions[self.at])
 
     def keep(self, numbers: list[int]) -> None:
         self.versions = {n: state for n, state in self.versions.items() if n in numbers or n == self.at}
+        self.saved = copy.deepcopy(self.versions)
 
 
 def structures(store: Any, scheme: str | None = None) -> dict[str, Any]:

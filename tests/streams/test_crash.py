@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from workload import Log, Workload, check, held, opened, rows
+from workload import Log, Workload, check, first_offsets, held, opened, rows
 
 from kedge.host.sim import Crashed, Turns, machine
 
@@ -30,11 +30,12 @@ def verify(log: Log, host: SimHost) -> None:
     """Reader first, then writer, then it goes on, and a second crash changes nothing that was seen."""
     reader = opened(host)
     seen = held(reader)
-    check(log, seen, reader.begins())
+    first = first_offsets(reader)
+    check(log, seen, first)
     writer = opened(host)
     assert writer.recover()
     assert held(writer) == seen
-    assert writer.append(rows(10**6, 2), 1).wait().first_offset == len(seen[1]) + reader.begins()[1]
+    assert writer.append(rows(10**6, 2), 1).wait().first_offset == first[1] + len(seen[1])
     again = opened(host.after_crash())
     assert held(again) == [seen[0], [*seen[1], 10**6, 10**6 + 1]]
 

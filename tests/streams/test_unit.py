@@ -76,7 +76,9 @@ def same(left: pa.Array, right: pa.Array) -> bool:
 @given(batches(), st.integers(0, 2**40), st.booleans())
 def test_any_batch_comes_back(batch: pa.RecordBatch, offset: int, more: bool) -> None:
     lineage = Lineage("ab" * 16, 4, 2, ((0, 1, 10, 20), (1, 0, 5, 5)))
-    raw = unit.encode(batch, first_offset=offset, seed=SEED, lineage=lineage, epoch=2, more=more, producer="né", sequence=9)
+    raw = unit.encode(
+        batch, first_offset=offset, seed=SEED, lineage=lineage, epoch=2, more=more, producer="né", sequence=9
+    )
     assert raw.ctypes.data % 4096 == 0
     header = unit.header(raw, seed=SEED)
     assert (header.first_offset, header.rows, header.more, header.epoch) == (offset, batch.num_rows, more, 2)
@@ -127,7 +129,9 @@ def test_a_header_that_lies_never_crashes(batch: pa.RecordBatch, data: st.DataOb
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(8, header_bytes - 9))
         size = data.draw(st.sampled_from([1, 4, 8]))
-        value = data.draw(st.sampled_from([0, 1, 63, 64, 2**7, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63, 2**64 - 1]))
+        value = data.draw(
+            st.sampled_from([0, 1, 63, 64, 2**7, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63, 2**64 - 1])
+        )
         piece = (value & (256**size - 1)).to_bytes(size, "little")[: header_bytes - 8 - at]
         raw[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
     stamp = xxhash.xxh3_64_intdigest(raw[: header_bytes - 8], SEED)
@@ -191,7 +195,9 @@ def test_a_plain_fixed_column_is_a_view() -> None:
 
 def test_bounds_prune() -> None:
     schema = pa.schema([("i", pa.int32()), ("s", pa.string()), ("f", pa.float64()), ("n", pa.int8())])
-    batch = pa.record_batch([[3, None, -4], ["b" * 40, "a", None], [1.0, float("nan"), 2.0], [None] * 3], schema=schema)
+    batch = pa.record_batch(
+        [[3, None, -4], ["b" * 40, "a", None], [1.0, float("nan"), 2.0], [None] * 3], schema=schema
+    )
     raw = unit.encode(batch, first_offset=0, seed=SEED)
     header = unit.header(raw, seed=SEED)
     assert unit.bounds(header, schema, "i") == (-4, 3, 1)
@@ -216,7 +222,10 @@ def test_too_many_rows_are_refused() -> None:
 def test_a_full_unit_with_a_dictionary_and_long_strings() -> None:
     rows = 70_000
     batch = pa.record_batch(
-        {"key": pa.array([f"key-{i % 300}" for i in range(rows)]), "text": pa.array([f"{i:030d}" for i in range(rows)])}
+        {
+            "key": pa.array([f"key-{i % 300}" for i in range(rows)]),
+            "text": pa.array([f"{i:030d}" for i in range(rows)]),
+        }
     )
     raw = unit.encode(batch, first_offset=0, seed=SEED)
     assert unit.decode(raw, unit.header(raw, seed=SEED), batch.schema).equals(batch)

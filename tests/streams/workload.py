@@ -7,7 +7,6 @@ are there, whole or in part.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +23,9 @@ SEGMENT_BYTES = 1 << 16
 
 
 def opened(host: SimHost, **options: Any) -> Stream:
-    return stream(PATH, SCHEMA, PARTITIONS, host=host, threads=0, segment_bytes=SEGMENT_BYTES, unit_rows=3, **options)
+    return stream(
+        PATH, SCHEMA, PARTITIONS, host=host, threads=0, segment_bytes=SEGMENT_BYTES, unit_rows=3, **options
+    )
 
 
 def rows(first: int, count: int) -> pa.RecordBatch:
@@ -38,6 +39,7 @@ class Sent:
     partition: int
     values: list[int]
     ticket: Ticket | None = None
+    group: int | None = None  # the first value of the parts that happen together
 
 
 @dataclass
@@ -53,8 +55,10 @@ class Log:
 class Workload:
     """Appends, waits, rolls, closes, reopens and takeovers, in an order that the seed decides."""
 
-    def __init__(self, seed: int, steps: int, log: Log, extra: Callable[[Workload, random.Random], None] | None = None):
-        self.rng, self.steps, self.log, self.extra = random.Random(seed), steps, log, extra
+    def __init__(
+        self, seed: int, steps: int, log: Log, extra: Callable[[Workload, random.Random], None] | None = None
+    ):
+        self.rng, self.steps, self.log = random.Random(seed), steps, log
         self.stream: Stream
         self.zombies: list[tuple[Stream, list[Sent]]] = []
         self.open: list[Sent] = []
@@ -68,20 +72,52 @@ class Workload:
 
     def step(self) -> None:
         choice = self.rng.random()
-        if choice < 0.55:
-            self.append()
-        elif choice < 0.70:
-            self.wait()
-        elif choice < 0.78:
-            self.wait()
-            self.stream.close()
-            self.stream = opened(self.host)
-        elif choice < 0.85:
-            self.take_over()
-        elif choice < 0.92:
-            self.zombie_moves()
-        elif self.extra is not None:
-            self.extra(self, self.rng)
+        for limit, action in (
+            (0.45, self.append),
+            (0.57, self.append_to_all),
+            (0.67, self.wait),
+            (0.75, self.reopen),
+            (0.82, self.take_over),
+            (0.90, self.zombie_moves),
+            (0.96, self.trim),
+            (1.00, self.retry),
+        ):
+            if choice < limit:
+                action()
+                return
+
+    def reopen(self) -> None:
+        self.wait()
+        self.stream.close()
+        self.stream = opened(self.host)
+
+    def trim(self) -> None:
+        ends = self.stream.ends()
+        wanted = [self.rng.randrange(end + 1) for end in ends]
+        for partition, floor in enumerate(wanted):
+            self.log.floors[partition] = max(floor, self.log.floors.get(partition, 0))
+        self.stream.trim(wanted)
+
+    def append_to_all(self) -> None:
+        self.wait()
+        parts = [self.begin(partition, 2 + 3 * partition) for partition in range(PARTITIONS)]
+        for sent in parts:
+            sent.group = parts[0].values[0]
+        done = self.stream.append_atomic({s.partition: rows(s.values[0], len(s.values)) for s in parts})
+        for sent, where in zip(parts, done, strict=True):
+            self.log.acked.append((sent.partition, where.first_offset, sent.values))
+
+    def retry(self) -> None:
+        """An append with a producer's number, then the same again from a new process: it is there once."""
+        self.wait()
+        sent = self.begin(0, 2)
+        number = sent.values[0]
+        first = self.stream.append(rows(number, 2), 0, producer="p", sequence=number).wait()
+        self.log.acked.append((0, first.first_offset, sent.values))
+        if self.rng.random() < 0.5:
+            self.reopen()
+        again = self.stream.append(rows(number, 2), 0, producer="p", sequence=number).wait()
+        assert (again.first_offset, again.end, again.duplicate) == (first.first_offset, first.end, True)
 
     def append(self) -> None:
         partition = self.rng.randrange(PARTITIONS)
@@ -112,6 +148,8 @@ class Workload:
 
     def take_over(self) -> None:
         """The old stream stays open: a zombie that does not know."""
+        for partition in range(PARTITIONS):
+            self.stream.next_offset(partition)
         self.zombies.append((self.stream, self.open))
         self.open = []
         self.stream = opened(self.host, takeover=True)
@@ -133,28 +171,58 @@ class Workload:
 
 
 def held(some: Stream) -> list[list[int]]:
-    """The numbers of each partition, from its begin."""
+    """The numbers of each partition, as far back as they are still there."""
     return [some.to_table(partition)["v"].to_pylist() for partition in range(PARTITIONS)]
+
+
+def first_offsets(some: Stream) -> list[int]:
+    """The offset of the first number of each partition in `held`."""
+    units = [some.units(partition) for partition in range(PARTITIONS)]
+    return [found[0].first_offset if found else end for found, end in zip(units, some.ends(), strict=True)]
 
 
 def check(log: Log, found: list[list[int]], begins: list[int]) -> None:
     """Nothing acknowledged is lost or moved; no append is there in part, twice or out of order."""
-    whole = {sent.values[0]: sent.values for sent in log.sent}
+    there: set[int] = set()
     for partition, values in enumerate(found):
-        at = 0
-        starts: list[int] = []
-        while at < len(values):
-            sent = whole.get(values[at])
-            if sent is None or values[at : at + len(sent)] != sent:
-                raise AssertionError(f"partition {partition}: half an append at offset {begins[partition] + at}: {values}")
-            starts.append(values[at])
-            at += len(sent)
+        starts = appends_in(log, partition, values)
         assert len(set(starts)) == len(starts), f"partition {partition}: an append is there twice: {values}"
-        mine = {sent.values[0] for sent in log.sent if sent.partition == partition}
-        assert set(starts) <= mine
+        there.update(starts)
     for partition, first, values in log.acked:
         low = first - begins[partition]
-        if begins[partition] <= log.floors.get(partition, 0) and low < 0:
+        if low < 0 and begins[partition] <= log.floors.get(partition, 0):
             continue  # trimmed, as was asked
         got = found[partition][low : low + len(values)]
         assert got == values, f"partition {partition}: acknowledged at {first}: {values}, found {got}"
+    check_groups(log, there, begins)
+
+
+def appends_in(log: Log, partition: int, values: list[int]) -> list[int]:
+    """The first numbers of the appends that a partition holds, each of them whole."""
+    whole = {sent.values[0]: sent.values for sent in log.sent if sent.partition == partition}
+    cut = {value: sent.values for sent in log.sent for value in sent.values}
+    starts: list[int] = []
+    at = 0
+    if values and values[0] not in whole and log.floors.get(partition):
+        rest = cut[values[0]][cut[values[0]].index(values[0]) :]  # an append that a trim has cut
+        assert values[: len(rest)] == rest
+        at = len(rest)
+    while at < len(values):
+        sent = whole.get(values[at])
+        if sent is None or values[at : at + len(sent)] != sent:
+            raise AssertionError(f"partition {partition}: half an append at place {at}: {values}")
+        starts.append(values[at])
+        at += len(sent)
+    return starts
+
+
+def check_groups(log: Log, there: set[int], begins: list[int]) -> None:
+    """Appends to several partitions are in all of them or in none, apart from what a trim took."""
+    trimmed = {values[0] for partition, first, values in log.acked if first < begins[partition]}
+    groups: dict[int, list[Sent]] = {}
+    for sent in log.sent:
+        if sent.group is not None:
+            groups.setdefault(sent.group, []).append(sent)
+    for parts in groups.values():
+        known = [sent.values[0] in there for sent in parts if sent.values[0] not in trimmed]
+        assert all(known) or not any(known) or log.floors, f"half of an append to all partitions: {parts}"

@@ -31,7 +31,7 @@ from kedge.codec import (
 )
 from kedge.codec.choose import Chooser
 from kedge.codec.decimal import encode_within
-from kedge.codec.encoded import Codec, Encoded, Values, corrupt
+from kedge.codec.encoded import Codec, Encoded, Values, check, corrupt
 from kedge.errors import UsageError
 
 __all__ = ["BY_CODE", "BY_NAME", "Chooser", "Codec", "Encoded", "decode", "encode", "encode_within"]
@@ -60,6 +60,7 @@ BY_CODE.update({codec.code: codec for codec in CODECS})
 
 def encode(values: Values, codec: str | None = None) -> Encoded:
     """Encode a column by the codec of this name ("decimal>delta": with the codec inside), or by a chosen one."""
+    check(values)
     if codec is None:
         return Chooser().encode(values)
     name, _, inner = codec.partition(">")

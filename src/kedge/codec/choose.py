@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kedge.codec import decimal, dictionary, frame, parts, plain, stats
-from kedge.codec.encoded import Encoded, Values
+from kedge.codec.encoded import Encoded, Values, check
 from kedge.codec.stats import Stats
 
-BANDWIDTH = 1.0e9  # bytes per second, until the writer has measured its own
+BANDWIDTH = 0.25e9  # bytes per second, until the writer has measured its own: a plain cloud volume
 REVIEW_ROWS = 1 << 20
 ENTRIES_MAX = 1 << 15  # of a dictionary: 256 KiB of values stay in the L2 cache
 EXCEPTIONS_MAX = 0.125  # of the rows of a decimal column
@@ -29,10 +29,10 @@ GAIN = 0.9
 
 # Nanoseconds per value on one core; `runs` and exceptions cost more for each one that there is.
 COSTS = {
-    "plain": 0.02, "frame": 0.45, "delta": 0.7, "delta2": 0.8, "xor": 0.8, "simple8b": 4.0,
-    "runs": 0.5, "dictionary": 1.8, "decimal": 1.5, "lz4": 6.0, "zstd": 16.0,
+    "plain": 0.02, "frame": 0.4, "delta": 0.6, "delta2": 0.65, "xor": 0.6, "simple8b": 2.0,
+    "runs": 0.4, "dictionary": 1.4, "decimal": 0.45, "lz4": 7.0, "zstd": 16.0,
 }  # fmt: skip
-RUN_NS = 7.0
+RUN_NS = 5.0
 EXCEPTION_NS = 10.0
 
 
@@ -55,6 +55,7 @@ class Chooser:
 
     def encode(self, values: Values) -> Encoded:
         """Encode one unit by the codec that is in force, which a review may change first."""
+        check(values)
         if not values.size:
             return plain.CODEC.encode(values)
         if self._rows_left <= 0:
@@ -62,6 +63,7 @@ class Chooser:
         encoded = self._try(values)
         if encoded is None:  # out of range: look at these very values
             self._review(values, without=self.option.name.partition(">")[0])
+            self._rows_left = REVIEW_ROWS // 8
             encoded = self._try(values) or frame.CODEC.encode(values)
         self._watch(encoded.body.size / values.size, values.size)
         return encoded if encoded.body.size < values.nbytes else plain.CODEC.encode(values)
@@ -69,7 +71,7 @@ class Chooser:
     def _try(self, values: Values) -> Encoded | None:
         name, _, inner = self.option.name.partition(">")
         if name == "dictionary":
-            return dictionary.encode_upto(values, min(ENTRIES_MAX, values.size), inner)
+            return dictionary.encode_upto(values, min(2 * self.option.distinct + 256, values.size), inner)
         if name == "decimal":
             exceptions_max = int(values.size * EXCEPTIONS_MAX)
             return decimal.encode_upto(values, self.option.digits, exceptions_max, inner=inner)
@@ -104,6 +106,7 @@ class Option:
     size: float  # bytes per value
     time_ns: float  # per value
     digits: int = 0  # of decimal
+    distinct: int = 0  # estimated
 
     def cost_ns(self, bandwidth: float) -> float:
         """What a value costs when encoding and writing overlap."""
@@ -121,7 +124,7 @@ def options(values: Values, bandwidth: float) -> list[Option]:
     if values.dtype.kind == "f" and item >= 4:
         found += _decimals(sample, rows)
     if min(option.size for option in found) > item / 2:
-        found += _pressed(sample, min(option.cost_ns(bandwidth) for option in found))
+        found += _pressed(sample[0], min(option.cost_ns(bandwidth) for option in found))
     return found
 
 
@@ -137,23 +140,27 @@ def _light(seen: Stats, rows: int) -> Iterator[Option]:
         yield Option(name, bits / 8 + head, COSTS[name])
     per_run = (seen.run_bits + seen.length_bits) / 8 + 2 * head
     yield Option("runs", seen.runs * per_run, COSTS["runs"] + RUN_NS * seen.runs)
-    if seen.distinct <= min(ENTRIES_MAX, rows // 4):
+    if seen.distinct <= min(ENTRIES_MAX, rows // 2):
         codes = (max(seen.distinct - 1, 0).bit_length()) / 8 + head
-        table = seen.distinct * 8 / rows
-        yield Option("dictionary", codes + table, COSTS["dictionary"] + COSTS["frame"])
+        table = seen.distinct * (seen.frame_bits + 1) / 8 / rows
+        yield Option("dictionary", codes + table, COSTS["dictionary"] + COSTS["frame"], 0, seen.distinct)
 
 
-def _decimals(sample: Values, rows: int) -> Iterator[Option]:
-    digits = decimal.best_digits(sample)
-    numbers, exceptions = decimal.scale(sample, digits)
-    share = exceptions / sample.size
+def _decimals(sample: tuple[Values, Values], rows: int) -> Iterator[Option]:
+    stretches, spread = sample
+    digits = decimal.best_digits(spread)
+    numbers, exceptions = decimal.scale(stretches, digits)
+    numbers = numbers.copy(), decimal.scale(spread, digits)[0]
+    share = exceptions / stretches.size
     if share > EXCEPTIONS_MAX / 2:
         return
-    around = share * (sample.itemsize + 2)
+    around = share * (stretches.itemsize + 2)
     time_ns = COSTS["decimal"] + share * EXCEPTION_NS
     for option in _light(stats.look(numbers, rows), rows):
         if option.name != "xor":
-            yield Option("decimal>" + option.name, option.size + around, option.time_ns + time_ns, digits)
+            yield Option(
+                "decimal>" + option.name, option.size + around, option.time_ns + time_ns, digits, option.distinct
+            )
 
 
 def _pressed(sample: Values, best_ns: float) -> Iterator[Option]:

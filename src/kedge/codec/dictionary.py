@@ -23,11 +23,12 @@ def _encode(values: Values, inner: str = "", /) -> Encoded:
 def encode_upto(values: Values, entries_max: int, inner: str = "") -> Encoded | None:
     """Encode unless there are more than `entries_max` distinct values; the search ends as soon as that shows."""
     entries = scratch.array("dictionary.entries", np.int64, entries_max)
-    slots = scratch.array("dictionary.slots", np.uint32, 1 << (4 * entries_max).bit_length())
+    keys = scratch.array("dictionary.keys", np.int64, 1 << (2 * entries_max).bit_length())
+    slots = scratch.array("dictionary.slots", np.uint32, keys.size)
     slots[:] = 0
     codes = scratch.array("dictionary.codes", np.uint32, values.size)
     data, item = items(values)
-    known = kernels.find_codes(data, item, values.size, slots, entries, codes)
+    known = kernels.find_codes(data, item, values.size, keys, slots, entries, codes)
     if known < 0:
         return None
     packed = parts.encode(entries[:known], "frame"), known

@@ -54,13 +54,18 @@ class Codec:
     kinds: str = "biuf"  # of dtypes that it takes
 
 
-def raw(values: Values) -> Bytes:
-    """The bytes of a one-dimensional array of a supported type, read-only, not copied where it is contiguous."""
-    if values.ndim != 1 or values.dtype.kind not in "biuf" or values.itemsize not in (1, 2, 4, 8):
+def check(values: Values) -> None:
+    """Refuse what is not a column."""
+    kind, size = values.dtype.kind, values.itemsize
+    if values.ndim != 1 or kind not in "biuf" or size not in ((4, 8) if kind == "f" else (1, 2, 4, 8)):
         raise UsageError(
-            "A column is a one-dimensional array of bool, int, uint or float of at most 64 bits, "
+            "A column is a one-dimensional array of bool, int, uint, float32 or float64, "
             f"not {values.dtype} with {values.ndim} dimensions. Split it into such buffers first."
         )
+
+
+def raw(values: Values) -> Bytes:
+    """The bytes of a column, read-only, not copied where it is contiguous and native."""
     return readable(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).view(np.uint8))
 
 

@@ -315,10 +315,12 @@ def fill_runs(raw: Bytes, item: int, rows: int, values: Values, lengths: Values)
 
 
 @jit
-def find_codes(raw: Bytes, item: int, rows: int, slots: Values, entries: Values, codes: Values) -> int:
+def find_codes(
+    raw: Bytes, item: int, rows: int, keys: Values, slots: Values, entries: Values, codes: Values
+) -> int:
     """Number the distinct values as they come; returns how many there are, or -1 when `entries` is too short.
 
-    `slots` is a table of a power of two of zeros, more than twice as long as `entries`; it holds code + 1.
+    `keys` and `slots` are a table of a power of two, longer than `entries`; a slot holds code + 1, or 0: free.
     """
     block = np.empty((64, 16), np.int64)
     flat = block.reshape(1024)
@@ -332,18 +334,19 @@ def find_codes(raw: Bytes, item: int, rows: int, slots: Values, entries: Values,
             value = flat[i]
             hashed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
             slot = (hashed ^ (hashed >> np.uint64(32))) & mask
-            code = np.int64(slots[slot]) - 1
-            while code >= 0 and entries[code] != value:
+            code = slots[slot]
+            while code != 0 and keys[slot] != value:
                 slot = (slot + np.uint64(1)) & mask
-                code = np.int64(slots[slot]) - 1
-            if code < 0:
+                code = slots[slot]
+            if code == 0:
                 if known == entries.shape[0]:
                     return -1
                 entries[known] = value
-                code = known
                 known += 1
-                slots[slot] = known
-            target[i] = code
+                code = np.uint32(known)
+                keys[slot] = value
+                slots[slot] = code
+            target[i] = code - np.uint32(1)
     return known
 
 

@@ -63,8 +63,8 @@ def _pack(
             continue
         selector = selectors[taken]
         if taken < most:
-            while counts[selector] > taken:  # not the end: a word is full
-                selector += 1
+            while counts[selector] > taken:  # only the last word may have room to spare
+                selector += 2 if selector == 0 else 1
         taken = min(taken, counts[selector])
         word = np.uint64(selector)
         size = sizes[selector]

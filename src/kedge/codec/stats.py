@@ -1,7 +1,8 @@
 """What a sample says about a column: one fused pass, from which the sizes under most codecs follow.
 
-Four stretches of 1,024 neighbouring values, evenly spread, are looked at as 64-bit integers. Widths are taken per
-stretch exactly as the block kernels take them, so that what is estimated is what will be written.
+A sample is four stretches of 1,024 neighbouring values, for widths and runs, and 4,096 single values from all over
+the column, for the number of distinct ones (neighbours are too alike, or too different, to tell). Widths are taken
+per stretch exactly as the block kernels take them, so that what is estimated is what will be written.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from kedge.jit import jit
 STRETCH = 1024
 STRETCHES = 4
 _SLOTS = 16384  # a power of two above twice the sample
+# Where single values are taken, as fractions of 2**32: even steps would fall into step with data that repeats.
+_PLACES = np.sort(np.random.default_rng(0).integers(0, 1 << 32, STRETCH * STRETCHES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def _bits(span: Any) -> int:
 
 
 @jit
-def _look(sample: Values, slots: Values, counts: Values, bits: Values) -> None:
+def _look(sample: Values, spread: Values, slots: Values, counts: Values, bits: Values) -> None:
     """`bits`: frame, delta, delta2, xor (sums over stretches), runs, distinct, seen once, seen twice, longest."""
     longest = 0
     for begin in range(0, sample.shape[0], 1024):
@@ -80,19 +83,6 @@ def _look(sample: Values, slots: Values, counts: Values, bits: Values) -> None:
                 high = max(high, value)
                 step = change
                 last = value
-            slot = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(50)
-            while counts[slot] > 0 and slots[slot] != value:
-                slot = (slot + np.uint64(1)) & np.uint64(16383)
-            if counts[slot] == 0:
-                slots[slot] = value
-                bits[5] += 1
-                bits[6] += 1
-            elif counts[slot] == 1:
-                bits[6] -= 1
-                bits[7] += 1
-            elif counts[slot] == 2:
-                bits[7] -= 1
-            counts[slot] += np.uint16(1)
         longest = max(longest, size - begun)
         tail = 0
         while tail < 63 and (seen >> np.uint64(tail)) & np.uint64(1) == 0:
@@ -103,22 +93,37 @@ def _look(sample: Values, slots: Values, counts: Values, bits: Values) -> None:
         bits[3] += _bits(seen >> np.uint64(tail)) * size
         bits[4] += runs
     bits[8] = longest
+    for value in spread:
+        slot = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(50)
+        while counts[slot] > 0 and slots[slot] != value:
+            slot = (slot + np.uint64(1)) & np.uint64(16383)
+        if counts[slot] == 0:
+            slots[slot] = value
+            bits[5] += 1
+            bits[6] += 1
+        elif counts[slot] == 1:
+            bits[6] -= 1
+            bits[7] += 1
+        elif counts[slot] == 2:
+            bits[7] -= 1
+        counts[slot] += np.uint16(1)
 
 
-def take(values: Values) -> Values:
-    """The sample of a column: all of it when it is short."""
+def take(values: Values) -> tuple[Values, Values]:
+    """The sample of a column, stretches and single values: all of it, twice, when it is short."""
     rows = values.size
     if rows <= STRETCH * STRETCHES:
-        return values
+        return values, values
     starts = [(rows - STRETCH) * k // (STRETCHES - 1) for k in range(STRETCHES)]
-    return np.concatenate([values[start : start + STRETCH] for start in starts])
+    return np.concatenate([values[start : start + STRETCH] for start in starts]), values[_PLACES * rows >> 32]
 
 
-def look(sample: Values, column_rows: int) -> Stats:
+def look(sample: tuple[Values, Values], column_rows: int) -> Stats:
     """The figures of a sample of a column that has so many rows; the sample is not empty."""
     sums: NDArray[np.float64] = np.zeros(9)
-    _look(widen(sample), np.empty(_SLOTS, np.int64), np.zeros(_SLOTS, np.uint16), sums)
-    rows = sample.size
+    stretches, spread = sample
+    _look(widen(stretches), widen(spread), np.empty(_SLOTS, np.int64), np.zeros(_SLOTS, np.uint16), sums)
+    rows = stretches.size
     frame, delta, delta2, xor, runs, known, once, twice, longest = sums.tolist()
     unseen = once * (once - 1) / (2 * (twice + 1)) if rows < column_rows else 0.0
     return Stats(
@@ -127,8 +132,8 @@ def look(sample: Values, column_rows: int) -> Stats:
         delta_bits=delta / rows,
         delta2_bits=delta2 / rows,
         xor_bits=xor / rows,
-        run_bits=min(frame, delta) / rows + 1,
-        length_bits=float(int(longest).bit_length()),
+        run_bits=min(frame, delta) / rows + (runs < rows / 2),  # a block of runs spans more than one of rows
+        length_bits=float(int(longest - 1).bit_length()),
         runs=runs / rows,
         distinct=min(int(known + unseen), column_rows),
     )

@@ -52,7 +52,7 @@ def cast(node: Expression, kind: pa.DataType) -> Expression:
     if isinstance(node, Literal) and node.value is None:
         return Literal(None, kind)
     if isinstance(node, Literal) and kind in FLOATS and not isinstance(node.value, str):
-        return Literal(float(node.value), kind, str(node))
+        return Literal(float(node.value or 0), kind, str(node))
     if isinstance(node, Literal) and kind in INTEGERS and node.type in INTEGERS:
         return Literal(node.value, kind, node.text)
     return Cast(node, kind)

@@ -117,13 +117,9 @@ def column_of(words: Array, kind: pa.DataType, valid: Array | None) -> pa.Array:
 
 def words_of(column: pa.Array, *, as_float: bool) -> NDArray[np.int64]:
     """The inverse of `column_of`: int64 words, doubles by their bits, 0 where there is no value."""
-    if column.null_count:
-        column = column.fill_null(pa.scalar(0, _plain(column.type)).cast(column.type))
     array = values(column)
+    if column.null_count:
+        array = np.where(validity(column) == 1, array, array.dtype.type(0))
     if as_float:
         return array.astype(np.float64, copy=False).view(np.int64)
     return array.astype(np.int64, copy=False)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return pa.int32() if pa.types.is_date(kind) else pa.int64() if pa.types.is_timestamp(kind) else kind

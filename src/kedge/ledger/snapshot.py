@@ -94,19 +94,19 @@ class Snapshot:
 
     def _read_from(self, view: View) -> View:
         """The view and all records that follow it without a hole."""
-        records, epoch = list(view.records), view.epoch
+        news, epoch = list[bytes](), view.epoch
         while True:
-            slot = view.floor + len(records)
+            slot = view.end + len(news)
             data = self.read_record(slot)
             if data is None:
-                return View(view.floor, view.base, records, epoch)
+                return View(view.floor, view.base, [*view.records, *news], epoch) if news else view
             found = decode(data, slot, self.name_of(slot))["epoch"]
             if found < epoch:
                 raise CorruptError(
                     f"{self.name_of(slot)}: epoch {found} after {epoch}. Restore the directory from a copy.",
                     code="ledger-epoch",
                 )
-            records.append(data)
+            news.append(data)
             epoch = found
 
     def _at_floor(self, floor: int, seen: View) -> View | None:

@@ -15,11 +15,11 @@ from kedge.move.forecast import Forecast, Map, threads
 from kedge.move.future import aware, mean_cost, precompute
 from kedge.move.limits import Problem
 from kedge.move.mtm import Transitions, learned, transitions
+from kedge.move.phases import Phase, Transfer, transfer
 from kedge.move.planners import single
 from kedge.move.plans import Plan
 from kedge.move.sequences import Course, sequence
 from kedge.move.steps import Steps, progressive
-from kedge.move.phases import Phase, Transfer, transfer
 
 __all__ = [
     "Course",

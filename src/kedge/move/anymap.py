@@ -9,6 +9,7 @@ is proven optimal when its cost equals the bound. An 8 KB map of 4,096 tasks fit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,9 @@ class _Search:
 
     def run(self, cap: int, start: Ints, steps: int) -> Ints | None:
         """The cheapest map within the limits that annealing finds, or None."""
-        found, place = _anneal(self.home, self.work, self.size, self.places, cap, self.floor, start, steps, self.seed)
+        found, place = _anneal(
+            self.home, self.work, self.size, self.places, (cap, self.floor), start, steps, self.seed
+        )
         return place if found else None
 
 
@@ -233,16 +236,17 @@ def _random(state: NDArray[np.uint64]) -> float:
 
 
 @jit
-def _off(load: int, cap: int, floor: int) -> int:
+def _off(load: Any, cap: int, floor: int) -> int:
     return max(0, load - cap) + max(0, floor - load)
 
 
 @jit
 def _anneal(
-    home: Ints, work: Ints, size: Ints, places: int, cap: int, floor: int, start: Ints, steps: int, seed: int
+    home: Ints, work: Ints, size: Ints, places: int, limits: tuple[int, int], start: Ints, steps: int, seed: int
 ) -> tuple[bool, Ints]:
     """Relocate one task, send one home or exchange two; being outside the limits costs, ever more."""
     m = len(home)
+    cap, floor = limits
     state = np.array([np.uint64(seed * 2 + 88172645463325253)], np.uint64)
     place = start.copy()
     loads = np.zeros(places, np.int64)

@@ -60,7 +60,7 @@ class Colouring:
     def component(self, edge: int, b: int) -> list[int]:
         """All edges that hang together with `edge` in its own colour and b."""
         a = self.colour[edge]
-        u, v = self.edges[edge]
+        u = self.edges[edge][0]
         ahead = self.chain(edge, a, b, u)
         last = self._at[u].get(b, -1)
         if last < 0 or last in ahead[1:]:

@@ -1,8 +1,8 @@
-"""The programme that looks both ways: intervals that stay near the route before, near a route after, and are cheap.
+"""The programme that looks both ways: intervals near the route before, near a route after, and cheap.
 
-It maximises (kept from `before`) + (kept into `after`) - (the sum of a price for each interval), over all partitions
-whose intervals have work within the windows. With a price alone beside `before` it chooses one move in view of the
-future (learn.py); with a route after it improves one step of a known sequence (sequences.py).
+It maximises (kept from `before`) + (kept into `after`) - (the sum of a price for each interval), over all
+partitions whose intervals have work within the windows. With a price alone beside `before` it chooses one move in
+view of the future (learn.py); with a route after it improves one step of a known sequence (sequences.py).
 
 The same states as in ssm.py, once for each side: (old node straddling b matched?) x (next node straddling b
 matched?) x intervals used. Prices are arbitrary, so every pair (a, b) is looked at: O(n' m window), the innermost
@@ -10,6 +10,8 @@ loop running over the number of intervals. `rollout` stands here because a kerne
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ NEVER = -1e300
 
 
 @jit
-def _gains(kept: Floats, old: Ints, a: int, b: int, run: int, inner: float, gains: Floats) -> None:
+def _gains(kept: Floats, old: Ints, a: int, b: int, run: int, inner: Any, gains: Floats) -> None:
     """gains[was, now]: the best that [a, b) keeps, by whether the node straddling a was, and b is then, matched.
 
     `run` is the old interval with old[run] < b <= old[run + 1]; `inner` the best one that lies wholly in [a, b).
@@ -54,7 +56,15 @@ def _gains(kept: Floats, old: Ints, a: int, b: int, run: int, inner: float, gain
 
 @jit
 def best_bounds(
-    kept: Floats, old: Ints, kept_next: Floats, new: Ints, first: Ints, last: Ints, price: Floats, at: Ints, band: Ints
+    kept: Floats,
+    old: Ints,
+    kept_next: Floats,
+    new: Ints,
+    first: Ints,
+    last: Ints,
+    price: Floats,
+    at: Ints,
+    band: Ints,
 ) -> tuple[Ints, float, float]:
     """The bounds of the best partition, what it keeps from before and into after, and its price.
 
@@ -129,13 +139,21 @@ def best_bounds(
         state = back & 3
         b = a
         bounds[k - 1] = b
-    return bounds, value[m, 0, count] + paid, paid
+    return bounds, float(value[m, 0, count] + paid), float(paid)
 
 
 @jit
 def rollout(
-    kept: Floats, start: Ints, path: Ints, lowest: int, first: Ints, last: Ints, bands: Ints, prices: Floats,
-    at: Ints, costs: Floats,
+    kept: Floats,
+    start: Ints,
+    path: Ints,
+    lowest: int,
+    first: Ints,
+    last: Ints,
+    bands: Ints,
+    prices: Floats,
+    at: Ints,
+    costs: Floats,
 ) -> Ints:
     """Follow the policy of `prices` along the node counts in `path`; fill costs[t]; return the last partition.
 
@@ -148,9 +166,7 @@ def rollout(
     for t in range(len(path)):
         row = path[t] - lowest
         band = bands[row, : path[t] + 1]
-        bounds, stays, _ = best_bounds(
-            kept, now, nothing, nowhere, first[row], last[row], prices[row], at, band
-        )
+        bounds, stays, _ = best_bounds(kept, now, nothing, nowhere, first[row], last[row], prices[row], at, band)
         costs[t] = kept[m] - stays
         now = bounds
     return now

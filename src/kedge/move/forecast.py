@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -53,4 +54,4 @@ def threads(workers: int) -> Map:
 def blocks(rows: int, most: int) -> list[Block]:
     """Cut `rows` rows into at most `most` blocks of nearly equal length."""
     edges = np.linspace(0, rows, min(rows, most) + 1).astype(int)
-    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(edges)]

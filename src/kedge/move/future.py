@@ -28,7 +28,9 @@ def aware(
     least: float = 0.0,
     strict: bool = False,
 ) -> Plan:
-    """Plan the move that is cheapest now plus, by `forecast`, later. `bound_bytes` is what this move alone would cost.
+    """Plan the move that is cheapest now plus, by `forecast`, later.
+
+    `bound_bytes` is what this move alone would have to cost.
 
     Where the forecast knows no partition within today's limits, the plan is that of `single`.
     """
@@ -109,7 +111,7 @@ def mean_cost(work: Ints, size: Ints, path: Ints, tau: float, least: float, fore
 
 
 def shrunk(transitions: Transitions, most: int) -> Transitions:
-    """The same kind of matrix for at most `most` nodes: node counts are scaled down and merged by how often they occur."""
+    """The same kind of matrix for at most `most` nodes: counts are scaled down, merged as often as they occur."""
     highest = transitions.counts[-1]
     if highest <= most:
         return transitions

@@ -6,6 +6,8 @@ best matching of their intervals is a walk of at most n + n' steps and needs no 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,7 +39,7 @@ def prefix(values: Ints) -> Ints:
 
 @jit
 def furthest(sums: Ints, nodes: int, cap: int, reach: Ints) -> bool:
-    """Fill reach[k] with the furthest end that k intervals of at most `cap` cover; say whether `nodes` reach all."""
+    """Fill reach[k] with the furthest end that k intervals of at most `cap` cover; whether `nodes` reach all."""
     m = len(sums) - 1
     reach[0] = 0
     for k in range(nodes):
@@ -60,7 +62,7 @@ def band(sums: Ints, nodes: int, cap: int) -> Ints:
 
 
 @jit
-def bottleneck(sums: Ints, nodes: int) -> int:
+def bottleneck(sums: Ints, nodes: int) -> Any:
     """The smallest cap under which `nodes` intervals cover all tasks."""
     m = len(sums) - 1
     low = sums[m] // nodes
@@ -103,7 +105,7 @@ def fits(sums: Ints, nodes: int, cap: int, floor: int) -> bool:
 
 
 @jit
-def kept(sums: Ints, old: Ints, new: Ints) -> int:
+def kept(sums: Ints, old: Ints, new: Ints) -> Any:
     """The most weight that stays in place when partition `old` becomes `new`: a matching along the staircase."""
     i, j = 0, 0
     never = np.int64(-(1 << 62))

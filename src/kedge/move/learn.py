@@ -116,7 +116,16 @@ class Arena:
         costs = np.empty(self.paths.shape)
         ends = [
             direct.rollout(
-                self.kept, self.starts[i], path, self.lowest, self.first, self.last, self.bands, prices, self.at, costs[i]
+                self.kept,
+                self.starts[i],
+                path,
+                self.lowest,
+                self.first,
+                self.last,
+                self.bands,
+                prices,
+                self.at,
+                costs[i],
             )
             for i, path in enumerate(self.paths)
         ]

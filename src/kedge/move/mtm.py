@@ -23,7 +23,9 @@ class Transitions:
         matrix = self.matrix
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] and len(matrix) > 0
         if self.lowest < 1 or not square or (matrix < 0).any() or not np.allclose(matrix.sum(axis=1), 1.0):
-            raise UsageError("A transition matrix is square, its rows add up to 1, and it starts at one node or more.")
+            raise UsageError(
+                "A transition matrix is square, its rows add up to 1, and it starts at one node or more."
+            )
 
     @property
     def counts(self) -> range:

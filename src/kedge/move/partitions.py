@@ -38,7 +38,7 @@ def listed(sums: Ints, nodes: int, cap: int, floor: int, most: int) -> Ints:
     number = count(sums, nodes, cap, floor)
     if number == 0 or number > most:
         raise UsageError(
-            f"{number} partitions of {m} tasks over {nodes} nodes keep the limits; between 1 and {most} can be listed. "
+            f"{number} partitions of {m} tasks over {nodes} nodes keep the limits; 1 to {most} can be listed. "
             'Use method="learned".'
         )
     front = np.zeros((1, 1), np.int64)

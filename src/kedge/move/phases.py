@@ -1,9 +1,10 @@
-"""Phases of transfer that keep the busiest link busy all the time, so that the last byte arrives as early as it can.
+"""Phases of transfer that keep the busiest link busy all the time, so that the last byte arrives early.
 
-Each node has one uplink and one downlink of equal speed. No schedule is shorter than the most bytes that any one link
-has to carry; preemptive open shop reaches that bound exactly. The demand is padded until every link carries as much
-as the busiest, and such a matrix is a sum of matchings (Birkhoff, von Neumann): each matching is a phase in which
-every node sends to at most one node and receives from at most one. A task's state may be split between phases.
+Each node has one uplink and one downlink of equal speed. No schedule is shorter than the most bytes that any one
+link has to carry; preemptive open shop reaches that bound exactly. The demand is padded until every link carries
+as much as the busiest, and such a matrix is a sum of matchings (Birkhoff, von Neumann): each matching is a phase
+in which every node sends to at most one node and receives from at most one. A task's state may be split between
+phases.
 """
 
 from __future__ import annotations

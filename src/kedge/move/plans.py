@@ -1,4 +1,4 @@
-"""What a planner returns: the route before and after, what the change costs, and what is known about the optimum."""
+"""What a planner returns: the route before and after, its cost, and what is known about the optimum."""
 
 from __future__ import annotations
 

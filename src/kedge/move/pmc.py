@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kedge.errors import UsageError
 from kedge.jit import jit
@@ -51,7 +52,7 @@ class Table:
 
 
 @jit
-def _sweep(costs: Floats, values: Floats, groups: Ints, chances: Floats, out: Floats) -> None:
+def _sweep(costs: NDArray[np.float32], values: Floats, groups: Ints, chances: Floats, out: Floats) -> None:
     """out[i]: the expected cost of row i; chances[i] are the probabilities of the groups of columns."""
     for i in range(len(costs)):
         expected = 0.0
@@ -74,7 +75,7 @@ class Sweep:
     chances: Floats
     values: Floats
     rows_kept: int
-    kept: dict[Block, Floats] = field(default_factory=dict)
+    kept: dict[Block, NDArray[np.float32]] = field(default_factory=dict)
 
     def __call__(self, start: int, stop: int) -> Floats:
         costs = self.kept.get((start, stop))

@@ -1,9 +1,10 @@
 """OMS: a known sequence of node counts, planned as a whole.
 
-Exact by dynamic programming over all partitions where these can be listed (the paper's Figure 8 enumerates the same,
-without remembering). Elsewhere: local search. With its neighbours fixed, the best partition of one step is one call
-of the two-sided programme in direct.py; steps are improved in turn until none changes, from two starts: SSM repeated,
-and SSM with intervals priced by what later counts would make them give up. So it never costs more than SSM repeated.
+Exact by dynamic programming over all partitions where these can be listed (the paper's Figure 8 enumerates the
+same, without remembering). Elsewhere: local search. With its neighbours fixed, the best partition of one step is
+one call of the two-sided programme in direct.py; steps are improved in turn until none changes. It starts
+from SSM repeated, and from SSM with intervals priced by what later counts would make them give up, so it never
+costs more than SSM repeated.
 
 Moving through a route can't be cheaper than moving past it, so the dearest single move from the first route to any
 later count is a lower bound for the whole sequence.
@@ -72,7 +73,9 @@ def sequence(
     given = problem(assignment, work, size, max(nodes))
     old, _ = intervals.runs(given.route)
     sums = intervals.prefix(given.work)
-    steps = _Steps(intervals.prefix(given.size), sums, old, [_limits(sums, n, tau, least) for n in nodes], list(nodes))
+    steps = _Steps(
+        intervals.prefix(given.size), sums, old, [_limits(sums, n, tau, least) for n in nodes], list(nodes)
+    )
     small = all(count(sums, n, *limit) <= states_max for n, limit in zip(nodes, steps.limits, strict=True))
     if method == "exact" or (method == "auto" and small):
         bounds = _exact(steps, states_max if method == "auto" else 1 << 31)
@@ -141,7 +144,7 @@ def _searched(steps: _Steps) -> list[Ints]:
 
 
 def _forward(steps: _Steps, ahead: int, weight: float) -> list[Ints]:
-    """One move after the other; prices are what an interval would give up at the next counts, ever less weighted."""
+    """One move after the other; a price is what an interval would give up at later counts, less and less."""
     bounds: list[Ints] = []
     now = steps.old
     for step, (nodes, (cap, floor)) in enumerate(zip(steps.nodes, steps.limits, strict=True)):

@@ -13,6 +13,8 @@ It does not look beyond one move (direct.py does), and it makes no arbitrary map
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kedge.jit import jit
@@ -39,7 +41,7 @@ def windows(sums: Ints, cap: int, floor: int) -> tuple[Ints, Ints]:
 
 
 @jit
-def _push(queue: Ints, values: Ints, ends: Ints, row: int, index: int, value: int) -> None:
+def _push(queue: Ints, values: Ints, ends: Ints, row: int, index: int, value: Any) -> None:
     tail = ends[row, 1]
     while tail > ends[row, 0] and values[row, tail - 1] <= value:
         tail -= 1
@@ -60,8 +62,10 @@ def _top(queue: Ints, values: Ints, ends: Ints, row: int, low: int) -> int:
 
 
 @jit
-def _whole(best: Ints, old: Ints, kept: Ints, first: Ints, last: Ints, lows: tuple[int, int], out: Ints, q: Ints) -> None:
-    """out[b]: the best end state at b whose last interval is matched with an old node that lies wholly inside it."""
+def _whole(
+    best: Ints, old: Ints, kept: Ints, first: Ints, last: Ints, lows: tuple[int, int], out: Ints, q: Ints
+) -> None:
+    """out[b]: the best at b if its last interval is matched with an old node that lies wholly inside it."""
     low_b, high_b = lows
     values = np.empty_like(q)
     for b in range(low_b, high_b + 1):

@@ -1,10 +1,10 @@
 """Progressive moves: at most k tasks a step, so that few wait at a time, and every step leaves a load that can run.
 
-A step is a matching of senders and receivers: a node gives at most `ports` tasks and takes at most `ports`. No plan
-can have fewer steps than max(ceil(most tasks of one node / ports), ceil(tasks / k)); an equitable edge colouring of
-the moves has exactly that many. The order of the steps is free, and so are exchanges between two steps: both are used
-to keep every node, after every step, within the limit of the plan or the load that it has before or after the move.
-Where that was not reached, more steps are tried; the result says so.
+A step is a matching of senders and receivers: a node gives at most `ports` tasks and takes at most `ports`. No
+plan can have fewer steps than max(ceil(most tasks of one node / ports), ceil(tasks / k)); an equitable edge
+colouring of the moves has exactly that many. The order of the steps is free, and so are exchanges between two
+steps: both are used to keep every node, after every step, within the limit of the plan or the load that it has
+before or after the move. Where that was not reached, more steps are tried; the result says so.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def _ordered(plan: Plan, moves: list[Move], count: int, per_step: int, fewest: i
     _exchanged(colouring, loads, place, per_step)
     step_of = place[np.array(colouring.colour)]
     steps = tuple(tuple(moves[i] for i in np.flatnonzero(step_of == s)) for s in range(count))
-    return Steps(tuple(step for step in steps if step), fewest, max(0.0, loads.excess(step_of, count)[0] / loads.mean))
+    return Steps(
+        tuple(step for step in steps if step), fewest, max(0.0, loads.excess(step_of, count)[0] / loads.mean)
+    )
 
 
 def _split(moves: list[Move], count: int) -> list[tuple[int, int]]:

@@ -1,8 +1,8 @@
 """Versioned structures: one log of net changes, forwards and backwards.
 
 `open_store(url)` (which is `kedge.store`) chooses the backend; `store.py` is what a user holds; `collection.py` and
-its siblings are the structures; `readers.py` is the seam to the backends (`embedded.py`, `redis_*.py`); `delta.py` is
-the algebra that all of it rests on.
+its siblings are the structures; `readers.py` is the seam to the backends (`embedded.py`, `redis_*.py`); `delta.py`
+is the algebra that all of it rests on.
 """
 
 from __future__ import annotations
@@ -28,5 +28,14 @@ def open_store(
 
         return Store(url, Embedded(host.clock), host.clock, scheme)
     if url.startswith(("redis://", "rediss://", "unix://", "valkey://")):
-        raise UsageError("not yet")
-    raise UsageError("not yet")
+        from kedge.state.redis_store import open_redis
+
+        return Store(url, open_redis(url, host.clock, read_only=read_only), host.clock, scheme)
+    if "://" in url:
+        raise UsageError(
+            f"A store can't be kept at {url}: use memory:, a directory, redis://, rediss:// or unix://."
+        )
+    from kedge.state.directory import open_directory
+
+    root = url.removeprefix("file:")
+    return Store(url, open_directory(root, host, read_only=read_only), host.clock, scheme)

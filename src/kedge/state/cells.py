@@ -89,6 +89,11 @@ class IntCells:
         self._logged, self._used, self._epoch = 0, 0, 2
         self.size = 0
 
+    @property
+    def entries(self) -> int:
+        """Places taken, by absent members too."""
+        return self._used
+
     def get_ints(self, keys: Ints) -> Flags:
         """0, 1 or 2 (unknown) for each member."""
         out = np.empty(len(keys), np.uint8)

@@ -19,7 +19,7 @@ from kedge.errors import InternalError, UsageError
 from kedge.host import Clock
 from kedge.state.cells import Cells, DictCells, IntCells, load_delta
 from kedge.state.commands import Raw, Spec
-from kedge.state.delta import PRESENT, CellDelta, Delta, Flags, IntDelta, Ints, Old, chain, known
+from kedge.state.delta import PRESENT, CellDelta, Delta, Flags, IntDelta, Ints, Old, cells_of, chain, known
 from kedge.state.line import Line, Version, groups
 from kedge.state.readers import Overlay, Reader
 
@@ -40,16 +40,18 @@ class Journal(Protocol):
         """A new version; returns it with the bytes that were stored."""
         ...
 
-    def goto(self, version: int) -> None:
-        """Another version is current; nothing is open."""
+    def goto(self, version: int, last: int) -> None:
+        """Another version is current; nothing is open, and no version is after `last`."""
         ...
 
     def flush(self, layer: Layer, parent: int, specs: dict[str, Spec]) -> None:
         """The open layer so far."""
         ...
 
-    def compact(self, line: Line, layers: dict[int, Layer]) -> Line:
-        """Only these versions and layers remain."""
+    def compact(
+        self, line: Line, layers: dict[int, Layer], oldest: Mapping[str, Reader], open_: Layer | None
+    ) -> Line:
+        """Only these versions and layers remain, from the state at the oldest one; `open_` was flushed."""
         ...
 
     def close(self) -> None:
@@ -156,6 +158,7 @@ class Embedded:
         self.journal: Journal | None = None
         self.tick = 0  # grows with every change: snapshots notice
         self.dirty = False  # whether the open layer changed anything
+        self._flushed = False  # whether some of it is durable
         self._raws: list[Raw] = []
         self._live: dict[str, EmbeddedLive] = {}
         self._clock = clock
@@ -203,7 +206,7 @@ class Embedded:
         """Put a finished layer onto the line."""
         self.layers[version.number] = layer
         self.line.add(version)
-        self._raws, self.dirty = [], False
+        self._raws, self.dirty, self._flushed = [], False, False
         self.tick += 1
 
     def _open_layer(self, *, seal: bool) -> Layer:
@@ -217,17 +220,35 @@ class Embedded:
                 layer.deltas[name] = delta
         return layer
 
+    def reopen(self, deltas: dict[str, Delta], raws: list[Raw]) -> None:
+        """Take up an open layer that was flushed: it is open again, on top of the current version."""
+        for name, delta in deltas.items():
+            live = self._live[name]
+            if isinstance(live.cells, IntCells) and isinstance(delta, IntDelta):
+                live.cells.put_ints(delta.where(1), True)
+                live.cells.put_ints(delta.where(0), False)
+                continue
+            if isinstance(live.cells, IntCells):
+                live.cells = live.cells.widen()
+            live.cells.put(cells_of(delta).news())
+        self._raws, self._flushed = list(raws), True
+        if any(len(delta) for delta in deltas.values()):
+            self.dirty = True
+            self.line.drop(self.line.later())
+        self.tick += 1
+
     def flush(self) -> None:
         """Make the open layer durable as well."""
         if self.journal is not None:
             self.journal.flush(self._open_layer(seal=False), self.line.at, self.specs)
+            self._flushed = True
 
     def goto(self, version: int) -> None:
         """Discard the open layer and make another version current."""
         self.line.check(version)
         self.travel(version)
         if self.journal is not None:
-            self.journal.goto(version)
+            self.journal.goto(version, self.line.numbers()[-1])
 
     def travel(self, version: int) -> None:
         """`goto` without telling the journal."""
@@ -239,7 +260,7 @@ class Embedded:
             live.discard_open()
             live.load(self.between(name, self.line.at, version))
         self.line.at = version
-        self._raws, self.dirty = [], False
+        self._raws, self.dirty, self._flushed = [], False, False
         self.tick += 1
 
     def between(self, name: str, start: int, end: int) -> Delta:
@@ -285,7 +306,9 @@ class Embedded:
         versions = self._versions(stay, layers)
         line = Line(versions, self.line.at, self.line.next)
         if self.journal is not None:
-            line = self.journal.compact(line, layers)
+            oldest = {name: self.view(name, stay[0]) for name in self.specs}
+            open_ = self._open_layer(seal=False) if self._flushed else None
+            line = self.journal.compact(line, layers, oldest, open_)
         self.line, self.layers = line, layers
         self.tick += 1
 

@@ -65,7 +65,7 @@ def _bounds(changes: dict[bytes, tuple[object, bytes | None]], cell: bytes, give
     if cell not in changes:
         return (given or 0), (given or 0)
     old, new = changes[cell]
-    return bound(known(old)), bound(new)
+    return (bound(known(old)) if given is None else given), bound(new)
 
 
 def _new(changes: dict[bytes, tuple[object, bytes | None]], at: int) -> bytes:

@@ -91,7 +91,7 @@ def get(table: Ints, keys: Ints, missing: int, out: Flags) -> None:
 
 
 @jit
-def load(table: Ints, keys: Ints, flags: Flags) -> tuple[int, np.int64]:
+def load(table: Ints, keys: Ints, flags: Flags) -> tuple[int, int]:
     """Set members without logging: returns (entries added, members gained). The open layer's own marks stay."""
     mask = (len(table) >> 1) - 1
     shift = 64
@@ -116,7 +116,7 @@ def load(table: Ints, keys: Ints, flags: Flags) -> tuple[int, np.int64]:
                 table[2 * at + 1] = slot & ~1 | now
                 break
             at = (at + 1) & mask
-    return added, gained
+    return added, gained  # type: ignore[return-value]  (one signed type to Numba)
 
 
 @jit

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ from kedge.streams.ticket import Appended, Ticket
 from kedge.streams.writer import PartitionWriter
 
 Unit = NDArray[np.uint8]
-Encode = Callable[[pa.RecordBatch, int, bool, str | None, int | None], Unit]
+Encode = Callable[[pa.RecordBatch, int, bool, bool, str | None, int | None], Unit]
 
 WAITING_BYTES_MAX = 256 << 20
 GROUP_BYTES_MAX = 64 << 20
@@ -90,6 +91,28 @@ class Appender:
                 self._write_now(item)
         return item.ticket
 
+    def known(self, producer: str | None, sequence: int | None) -> Appended | None:
+        """Where an append went that was made before; None for a new one. Nothing may be on its way."""
+        ticket = self._known(producer, sequence)
+        return None if ticket is None else ticket.wait()
+
+    @contextmanager
+    def stopped(self) -> Generator[None]:
+        """Nothing is on its way and nothing can be appended, for as long as the caller writes itself."""
+        with self._changed:
+            self._check_open()
+            if self._pool is None:
+                self._commit_written()
+            self._changed.wait_for(lambda: self._failed is not None or not self._waiting)
+            self._check_open()
+            try:
+                yield
+            except BaseException as error:
+                self._fail(error, ())
+                raise
+            self._next = self.writer.end
+            self._marks = dict(self.writer.marks)
+
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
         with self._changed:
@@ -147,7 +170,7 @@ class Appender:
         units: list[Future[Unit]] = []
         for index, batch in enumerate(batches):
             more = index + 1 < len(batches)
-            arguments = (batch, self._next, more, producer, sequence)
+            arguments = (batch, self._next, more, False, producer, sequence)
             units.append(
                 self._pool.submit(self._encode, *arguments) if self._pool else _ready(self._encode(*arguments))
             )

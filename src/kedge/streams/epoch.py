@@ -24,7 +24,7 @@ from kedge.errors import ConflictError, UnavailableError
 from kedge.host import Disk, File, Host, Lock
 from kedge.streams.layout import checksum, seed
 
-_SLOT = struct.Struct("<8sQQQQQQQ")
+_SLOT = struct.Struct("<8sQQQQQQQQ")
 _MAGIC = b"KDG-SLOT"
 _PAGE = 4096
 _SEALED, _CLEAN = 1, 2
@@ -36,7 +36,8 @@ class Slot:
     """How far a partition is durable: `end` rows, of which the last lie before `position` of `segment`."""
 
     epoch: int
-    segment: int = 0  # 0: there is none yet
+    segment: int = 0  # its number and epoch; 0: there is none yet
+    segment_epoch: int = 0
     position: int = 0
     end: int = 0
     sealed: bool = False  # the next append begins a new segment
@@ -70,16 +71,24 @@ class Epochs:
 
     def slot(self, epoch: int) -> Slot | None:
         """The newest slot in one epoch's file; None when there is none that checks."""
+        found = self._slots(epoch)
+        return max((slot for slot in found if slot is not None), key=lambda slot: slot.turn, default=None)
+
+    def _slots(self, epoch: int) -> list[Slot | None]:
         try:
             file = self._disk.open(f"{self.folder}/{name(epoch)}")
         except FileNotFoundError:
-            return None
+            return []
         try:
             raw = file.read(4 * _PAGE, 0)
         finally:
             file.close()
-        found = [self._parse(raw[at : at + _SLOT.size], epoch) for at in range(0, len(raw), _PAGE)]
-        return max((slot for slot in found if slot is not None), key=lambda slot: slot.turn, default=None)
+        return [self._parse(raw[at : at + _SLOT.size], epoch) for at in range(0, len(raw), _PAGE)]
+
+    def oldest_segment(self, epoch: int) -> int:
+        """The segment of the older of the two durable slots: recovery needs nothing before it."""
+        slots = [slot for slot in self._slots(epoch)[:2] if slot is not None]
+        return min((slot.segment for slot in slots), default=0)
 
     def current(self) -> tuple[int, Slot | None]:
         """The newest epoch claimed (0: none), and the newest slot published in it or in one before."""
@@ -139,16 +148,18 @@ class Epochs:
     def pack(self, slot: Slot) -> bytes:
         """The bytes of a slot."""
         flags = (_SEALED if slot.sealed else 0) | (_CLEAN if slot.clean else 0)
-        body = _SLOT.pack(_MAGIC, slot.epoch, slot.turn, slot.segment, slot.position, slot.end, flags, 0)[:-8]
+        body = _SLOT.pack(
+            _MAGIC, slot.epoch, slot.turn, slot.segment, slot.segment_epoch, slot.position, slot.end, flags, 0
+        )[:-8]  # fmt: skip
         return body + struct.pack("<Q", checksum(body, self._seed(slot.epoch)))
 
     def _parse(self, raw: bytes, epoch: int) -> Slot | None:
         if len(raw) < _SLOT.size:
             return None
-        magic, owner, turn, segment, position, end, flags, sum_ = _SLOT.unpack(raw)
+        magic, owner, turn, segment, segment_epoch, position, end, flags, sum_ = _SLOT.unpack(raw)
         if magic != _MAGIC or owner != epoch or sum_ != checksum(raw[:-8], self._seed(epoch)):
             return None
-        return Slot(epoch, segment, position, end, bool(flags & _SEALED), bool(flags & _CLEAN), turn)
+        return Slot(epoch, segment, segment_epoch, position, end, bool(flags & _SEALED), bool(flags & _CLEAN), turn)
 
     def _seed(self, epoch: int) -> int:
         return seed(self._stream, self._partition, 0, epoch, 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kedge.host import Host
-from kedge.streams.epoch import Epochs
+from kedge.streams.epoch import Epochs, Slot
 from kedge.streams.segment import Place, SegmentName, chain
 
 SEGMENT_BYTES = 64 << 20
@@ -49,9 +49,9 @@ class PartitionFiles:
         except FileNotFoundError:
             return []
 
-    def chain(self, newest: int, epoch: int) -> list[SegmentName]:
+    def chain(self, slot: Slot) -> list[SegmentName]:
         """The segments that count."""
-        return chain(self.names(), newest, epoch)
+        return chain(self.names(), slot.segment, slot.segment_epoch)
 
     def path(self, name: SegmentName) -> str:
         """A segment's file."""

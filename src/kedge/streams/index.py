@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kedge.errors import ConflictError, CorruptError, UnavailableError, UsageError
 from kedge.streams import layout
@@ -17,6 +17,8 @@ from kedge.streams.files import PartitionFiles
 from kedge.streams.layout import aligned
 from kedge.streams.recovery import recover
 from kedge.streams.segment import PAGE, SegmentName, header_at, parse_header, parse_name
+
+_FINISHED = 1 << 62  # nothing is written to a segment any more: what was mapped since then is all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,7 @@ class Index:
             )
         try:
             found = recover(self._files, claim)
-            return claim.publish(
-                Slot(0, found.slot.segment, found.slot.position, found.slot.end, True, True), durable=True
-            )
+            return claim.publish(replace(found.slot, sealed=True, clean=True), durable=True)
         finally:
             claim.close()
 
@@ -90,7 +90,7 @@ class Index:
             return
         if self._slot is None or (self._slot.segment, self._slot.epoch) != (slot.segment, slot.epoch):
             known = {segment.name: segment for segment in self._segments}
-            names = self._files.chain(slot.segment, slot.epoch)
+            names = self._files.chain(slot)
             self._segments = [known.get(name) or _Segment(name) for name in names]
             self._maps = {name: mapped for name, mapped in self._maps.items() if name in set(names)}
             if slot.segment and (not names or names[-1].number != slot.segment):
@@ -133,8 +133,8 @@ class Index:
 
     def buffer(self, name: SegmentName, needed: int) -> memoryview:
         """The bytes of a segment, at least the first `needed`."""
-        known = self._maps.get(name)
-        if known is None or known[0] < needed:
+        known, sure = self._maps.get(name), self._sure(name)
+        if known is None or known[0] < needed or known[0] < sure == _FINISHED:
             try:
                 mapped = self._files.map(name)
             except FileNotFoundError:
@@ -143,7 +143,7 @@ class Index:
                     code="segment-missing",
                 ) from None
             # Only what was written when the memory was mapped is sure to be in it.
-            known = self._maps[name] = (max(needed, self._sure(name)), mapped)
+            known = self._maps[name] = (max(needed, sure), mapped)
         if len(known[1]) < needed:
             raise CorruptError(
                 f"{self._files.path(name)}: cut at byte {len(known[1])}, {needed} were written.", code="unit-cut"
@@ -153,7 +153,7 @@ class Index:
     def _sure(self, name: SegmentName) -> int:
         if self._slot is None or name.number > self._slot.segment:
             return 0
-        return self._slot.position if name.number == self._slot.segment else 1 << 62
+        return self._slot.position if name.number == self._slot.segment else _FINISHED
 
     def _walked(self, index: int) -> list[UnitInfo]:
         """The units of a segment, up to what is durable."""

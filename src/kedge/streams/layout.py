@@ -34,6 +34,9 @@ ALIGN = 64
 ROWS_MAX = 1 << 20
 COLUMNS_MAX = 1 << 14
 MORE = 1  # flag: further units of the same append follow; they count together or not at all
+ATOMIC = 2  # flag: the append counts only if the stream's ledger says so
+LOST = 4  # flag: stands for rows that repair could not keep; it has no columns
+FLAGS = MORE | ATOMIC | LOST
 
 NO_TIME_MIN, NO_TIME_MAX = (1 << 63) - 1, -(1 << 63)
 
@@ -98,7 +101,7 @@ class Header:
     bytes: int
     header_bytes: int
     epoch: int
-    more: bool
+    flags: int
     lineage: Lineage | None
     producer: str | None
     sequence: int | None
@@ -110,6 +113,21 @@ class Header:
     def end(self) -> int:
         """The offset after the last row."""
         return self.first_offset + self.rows
+
+    @property
+    def more(self) -> bool:
+        """Whether further units of the same append follow."""
+        return bool(self.flags & MORE)
+
+    @property
+    def atomic(self) -> bool:
+        """Whether the append counts only if the stream's ledger says so."""
+        return bool(self.flags & ATOMIC)
+
+    @property
+    def lost(self) -> bool:
+        """Whether this stands for rows that repair could not keep."""
+        return bool(self.flags & LOST)
 
 
 def seed(stream: str, partition: int, segment: int, epoch: int, offset: int) -> int:
@@ -144,7 +162,7 @@ def pack(header: Header) -> bytes:
     fixed = _FIXED.pack(
         MAGIC,
         FORMAT,
-        MORE if header.more else 0,
+        header.flags,
         header.rows,
         header.first_offset,
         NO_TIME_MIN if header.min_us is None else header.min_us,
@@ -210,7 +228,7 @@ def parse(buffer: memoryview, start: int, seed_: int) -> Header:
     # From here on the bytes are what somebody wrote; they may still be wrong or hostile.
     if size < header_bytes or size % ALIGN or size > len(buffer) - start:
         raise _bad(start + 40, f"a unit of {size} bytes can't be here")
-    if rows > ROWS_MAX or columns > COLUMNS_MAX or first >= 1 << 62 or flags & ~MORE or reserved or reserved2:
+    if rows > ROWS_MAX or columns > COLUMNS_MAX or first >= 1 << 62 or flags & ~FLAGS or reserved or reserved2:
         raise _bad(start + 10, "a number is out of its range")
     at = start + _FIXED_BYTES
     column_table = np.frombuffer(buffer, COLUMN, columns, at)
@@ -222,7 +240,7 @@ def parse(buffer: memoryview, start: int, seed_: int) -> Header:
     timed = min_us <= max_us
     return Header(
         rows, first, min_us if timed else None, max_us if timed else None, size, header_bytes, epoch,
-        bool(flags & MORE), lineage, producer, sequence if producer is not None else None, seed_,
+        flags, lineage, producer, sequence if producer is not None else None, seed_,
         column_table, buffer_table,
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from kedge.errors import CorruptError
 from kedge.host import File
 from kedge.streams import layout
+from kedge.streams.decisions import Decisions
 from kedge.streams.epoch import Claim, Slot
 from kedge.streams.files import PartitionFiles
 from kedge.streams.layout import Header, aligned, checksum
@@ -62,14 +63,14 @@ def _last_slot(files: PartitionFiles, before: int) -> Slot | None:
 
 
 def _sealed(slot: Slot) -> Slot:
-    return Slot(slot.epoch, slot.segment, slot.position, slot.end, sealed=True)
+    return replace(slot, sealed=True)
 
 
 def _marks(files: PartitionFiles, slot: Slot) -> dict[str, Mark]:
     """The producers' marks at the slot: those at the start of its segment and what its units add."""
     if not slot.segment:
         return {}
-    segments = files.chain(slot.segment, slot.epoch)
+    segments = files.chain(slot)
     if not segments or segments[-1].number != slot.segment:
         raise CorruptError(
             f"{files.segments_folder}: segment {slot.segment} is gone. Run `kedge stream repair {files.root}`.",
@@ -106,6 +107,7 @@ class _Unit:
 def _tail(files: PartitionFiles, slot: Slot, found: Recovered) -> Iterator[_Unit]:
     """The units after the slot that check, only whole appends."""
     offset = slot.end
+    decisions = Decisions(files.host, files.root, files.partition)
     for name, position in _tail_segments(files, slot):
         if position < 0 and name.first_offset != offset:
             found.cut.append(
@@ -116,7 +118,7 @@ def _tail(files: PartitionFiles, slot: Slot, found: Recovered) -> Iterator[_Unit
         try:
             for unit in _units(files, name, position, offset, slot.epoch):
                 group.append(unit)
-                if not unit.header.more:
+                if not unit.header.more and _counts(group, decisions):
                     yield from group
                     offset = unit.header.end
                     group = []
@@ -128,16 +130,23 @@ def _tail(files: PartitionFiles, slot: Slot, found: Recovered) -> Iterator[_Unit
             found.cut.append(f"{files.path(name)}: offset {first}: {len(group)} units of an append that has no end")
 
 
+def _counts(group: list[_Unit], decisions: Decisions) -> bool:
+    """Whether a whole append counts: one to several partitions only if the ledger says so."""
+    header = group[0].header
+    if header.atomic and not decisions.committed(header.first_offset, header.epoch):
+        raise CorruptError(f"offset {header.first_offset}: an append to several partitions that was not committed")
+    return True
+
+
 def _tail_segments(files: PartitionFiles, slot: Slot) -> Iterator[tuple[SegmentName, int]]:
-    names = sorted(name for text in files.names() if (name := parse_name(text)) is not None)
-    same = [name for name in names if name.number == slot.segment and name.epoch <= slot.epoch]
-    if same and not slot.sealed:
-        yield same[-1], slot.position
-    number = slot.segment + 1
-    for name in names:
-        if name.number == number and name.epoch == slot.epoch:
-            yield name, -1
-            number += 1
+    here = files.chain(slot)
+    if here and not slot.sealed:
+        yield here[-1], slot.position
+    links = {(name.number, name.epoch, name.before): name for text in files.names() if (name := parse_name(text))}
+    link = (slot.segment + 1, slot.epoch, slot.segment_epoch)
+    while (name := links.get(link)) is not None:
+        yield name, -1
+        link = (name.number + 1, slot.epoch, slot.epoch)
 
 
 def _units(files: PartitionFiles, name: SegmentName, position: int, offset: int, epoch: int) -> Iterator[_Unit]:
@@ -166,8 +175,7 @@ def check_bodies(buffer: memoryview, header: Header, position: int) -> None:
 
 def _copy(files: PartitionFiles, claim: Claim, slot: Slot, tail: list[_Unit], found: Recovered) -> Slot:
     """Write the tail into a segment of this epoch, durably."""
-    numbers = [name.number for text in files.names() if (name := parse_name(text)) is not None]
-    name = SegmentName(max([slot.segment, *numbers]) + 1, slot.end, claim.epoch)
+    name = SegmentName(slot.segment + 1, slot.end, claim.epoch, slot.segment_epoch)
     total = sum(aligned(unit.header.bytes, PAGE) for unit in tail)
     file, position = create_segment(files, name, found.marks, total)
     try:
@@ -184,7 +192,7 @@ def _copy(files: PartitionFiles, claim: Claim, slot: Slot, tail: list[_Unit], fo
         file.sync()
     finally:
         file.close()
-    return Slot(claim.epoch, name.number, position, tail[-1].header.end, sealed=True)
+    return Slot(claim.epoch, name.number, name.epoch, position, tail[-1].header.end, sealed=True)
 
 
 def create_segment(
@@ -207,7 +215,7 @@ def create_segment(
 
 
 def _remove_strays(files: PartitionFiles, slot: Slot) -> None:
-    kept = {str(name) for name in files.chain(slot.segment, slot.epoch)}
+    kept = {str(name) for name in files.chain(slot)}
     for text in files.names():
         if parse_name(text) is not None and text not in kept:
             files.host.disk.unlink(f"{files.segments_folder}/{text}")

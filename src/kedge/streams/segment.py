@@ -1,7 +1,9 @@
 """Segments: the files that hold a partition's units one after the other, each at a multiple of 4,096 bytes.
 
-A name says number, first offset and epoch, so that a listing is enough to find the segment of an offset:
-`000000000003-00000000000000012345-0000000007.seg`. The first page holds the segment's own header and, for each
+A name says number, first offset, epoch, and the epoch of the segment before it, so that a listing is enough to find
+the segment of an offset and to follow the chain:
+`000000000003-00000000000000012345-0000000007-0000000005.seg` is number 3, first offset 12345, of epoch 7, after a
+segment of epoch 5. The first page holds the segment's own header and, for each
 producer, the last sequence number before this segment: so these marks survive when older segments are deleted.
 
 Invariants:
@@ -23,7 +25,7 @@ from kedge.streams.layout import Header, aligned, checksum
 
 PAGE = 4096
 MAGIC = b"KDG-SEGM"
-_NAME = re.compile(r"(\d{12})-(\d{20})-(\d{10})\.seg")
+_NAME = re.compile(r"(\d{12})-(\d{20})-(\d{10})-(\d{10})\.seg")
 _HEAD = struct.Struct("<8sHHI16sIIQQQ")
 _MARK = struct.Struct("<HqQQ")
 _SUM = struct.Struct("<Q")
@@ -45,32 +47,28 @@ class SegmentName:
     number: int
     first_offset: int
     epoch: int
+    before: int  # the epoch of the segment with the number before; 0 for the first
 
     def __str__(self) -> str:
-        return f"{self.number:012d}-{self.first_offset:020d}-{self.epoch:010d}.seg"
+        return f"{self.number:012d}-{self.first_offset:020d}-{self.epoch:010d}-{self.before:010d}.seg"
 
 
 def parse_name(text: str) -> SegmentName | None:
     """Read a name; None when it is not a segment's."""
     found = _NAME.fullmatch(text)
-    return SegmentName(int(found[1]), int(found[2]), int(found[3])) if found else None
+    return SegmentName(int(found[1]), int(found[2]), int(found[3]), int(found[4])) if found else None
 
 
-def chain(names: Iterable[str], newest: int, epoch: int) -> list[SegmentName]:
-    """The segments up to number `newest` as the writer of `epoch` sees them, in order of their rows.
+def chain(names: Iterable[str], number: int, epoch: int) -> list[SegmentName]:
+    """The segments that end with `number` of `epoch`, in order of their rows, as far back as they are there.
 
-    Left out: of two with the same number the one of the older epoch, and whatever a later one shadows, since it
-    begins at or before it.
+    Each names the one before it. What is not in the chain is a stray: somebody who had been taken over made it.
     """
-    found = [name for text in names if (name := parse_name(text)) and name.number <= newest and name.epoch <= epoch]
+    found = {(name.number, name.epoch): name for text in names if (name := parse_name(text)) is not None}
     kept: list[SegmentName] = []
-    for name in sorted(found, key=lambda name: (name.number, name.epoch), reverse=True):
-        if not kept or (
-            name.number < kept[-1].number
-            and name.first_offset < kept[-1].first_offset
-            and name.epoch <= kept[-1].epoch
-        ):
-            kept.append(name)
+    while (name := found.get((number, epoch))) is not None:
+        kept.append(name)
+        number, epoch = name.number - 1, name.before
     return kept[::-1]
 
 

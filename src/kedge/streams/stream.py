@@ -13,8 +13,9 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,14 @@ from kedge.host import Host
 from kedge.streams import committed, cut, description, named, unit
 from kedge.streams import schema as schemas
 from kedge.streams.appender import Appender
+from kedge.streams.atomic import AtomicAppends, Share
 from kedge.streams.committed import CommittedIndex
 from kedge.streams.files import SEGMENT_BYTES, PartitionFiles
 from kedge.streams.index import Index, UnitInfo, header_of
 from kedge.streams.layout import ROWS_MAX, Lineage
+from kedge.streams.positions import Positions, Subscription, delete_below
 from kedge.streams.recovery import Recovered
-from kedge.streams.ticket import Ticket
+from kedge.streams.ticket import Appended, Ticket
 from kedge.streams.writer import PartitionWriter
 
 
@@ -55,6 +58,8 @@ class Stream:
         self._pool: ThreadPoolExecutor | None = None
         self._appenders: dict[int, Appender] = {}
         self._indexes = self._make_indexes()
+        self._atomic: AtomicAppends | None = None
+        self._positions = Positions(host, path, what.partitions)
         self._closed = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -104,10 +109,56 @@ class Stream:
         With `producer` and a `sequence` that grows, a retry of an append that did happen does nothing.
         """
         self._check_partition(partition)
-        if self._what.run_id is not None:
-            raise UsageError(f"{self.path} is the result of run {self._what.run}; only that run appends to it.")
+        self._check_own()
         batches = cut.batches(data, self.schema, empty=producer is not None, rows_max=self._unit_rows)
         return self._appender(partition).append(batches, producer, sequence)
+
+    def append_atomic(
+        self,
+        parts: Mapping[int, pa.RecordBatch | pa.Table],
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> list[Appended]:
+        """Append to several partitions, in all of them or in none; returns when it is durable."""
+        for partition in parts:
+            self._check_partition(partition)
+        self._check_own()
+        empty = producer is not None
+        cuts = {p: cut.batches(parts[p], self.schema, empty=empty, rows_max=self._unit_rows) for p in sorted(parts)}
+        appenders = {partition: self._appender(partition) for partition in cuts}
+        with ExitStack() as stack:
+            for appender in appenders.values():
+                stack.enter_context(appender.stopped())
+            known = [appender.known(producer, sequence) for appender in appenders.values()]
+            done = [result for result in known if result is not None]
+            if len(done) == len(known):
+                return done
+            if done:
+                raise UsageError(
+                    f"Append {sequence} of producer {producer!r} was made before, to partitions "
+                    f"{[result.partition for result in done]} only. Repeat it as it was."
+                )
+            shares = [self._share(appenders[p], p, batches, producer, sequence) for p, batches in cuts.items()]
+            if self._atomic is None:
+                self._atomic = AtomicAppends(self._host, self.path)
+            self._atomic.append(shares, producer, sequence)
+            return [share.result for share in shares]
+
+    def _share(
+        self,
+        appender: Appender,
+        partition: int,
+        batches: Sequence[pa.RecordBatch],
+        producer: str | None,
+        sequence: int | None,
+    ) -> Share:
+        first = end = appender.writer.end
+        units: list[NDArray[np.uint8]] = []
+        for index, batch in enumerate(batches):
+            units.append(self._encode(batch, end, index + 1 < len(batches), True, producer, sequence))
+            end += batch.num_rows
+        return Share(partition, appender.writer, units, Appended(partition, first, end))
 
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
@@ -151,11 +202,17 @@ class Stream:
         return self._appenders[partition].writer
 
     def _encode(
-        self, batch: pa.RecordBatch, first_offset: int, more: bool, producer: str | None, sequence: int | None
+        self,
+        batch: pa.RecordBatch,
+        first_offset: int,
+        more: bool,
+        atomic: bool,
+        producer: str | None,
+        sequence: int | None,
     ) -> NDArray[np.uint8]:
         return unit.encode(
-            batch, first_offset=first_offset, seed=0, event_time=self.event_time, more=more, producer=producer,
-            sequence=sequence,
+            batch, first_offset=first_offset, seed=0, event_time=self.event_time, more=more, atomic=atomic,
+            producer=producer, sequence=sequence,
         )  # fmt: skip
 
     # ---- reading -------------------------------------------------------------------------------------------
@@ -165,10 +222,11 @@ class Stream:
         return [index.refresh() for index in self._indexes]
 
     def begins(self) -> list[int]:
-        """The first offset of each partition that is still there."""
+        """The first offset of each partition that is sure to stay: the trim floor."""
         for index in self._indexes:
             index.refresh()
-        return [index.begin for index in self._indexes]
+        first = [index.begin for index in self._indexes]
+        return [max(pair) for pair in zip(first, self._positions.floors(), strict=True)]
 
     def units(self, partition: int, start: int = 0, end: int | None = None) -> list[UnitInfo]:
         """The durable units that hold rows of [start, end)."""
@@ -215,6 +273,45 @@ class Stream:
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.Table.from_batches(self.read(partition, start, end, columns), schema=schema)
 
+    # ---- trim and subscriptions -----------------------------------------------------------------------
+
+    def subscribe(self, name: str, start: Sequence[int] | None = None) -> Subscription:
+        """A saved position under `name`, new ones at `start` (default: the begin). What it has not passed stays."""
+        self._check_own()
+        return Subscription(name, self._positions, self.begins() if start is None else start)
+
+    def subscriptions(self) -> dict[str, list[int]]:
+        """The positions of all subscriptions."""
+        return {name: self._positions.read(name) or [] for name in self._positions.names()}
+
+    def trim(self, below: int | Sequence[int] | None = None, *, older_us: int | None = None) -> list[int]:
+        """Let go of the rows below these offsets, or of units whose event times are all before `older_us`.
+
+        Whole segments go, as soon as no subscription needs them; returns the floors that hold now. Without
+        arguments it deletes what subscriptions have passed since the last trim.
+        """
+        self._check_own()
+        ends = self.ends()
+        wanted = [below] * self.partitions if isinstance(below, int) else list(below or [0] * self.partitions)
+        if older_us is not None:
+            wanted = [max(w, self._first_since(p, older_us)) for p, w in enumerate(wanted)]
+        floors = self._positions.raise_floors([min(pair) for pair in zip(wanted, ends, strict=True)])
+        needed = self._positions.needed()
+        for partition, keep in enumerate(map(min, floors, needed)):
+            delete_below(self._files(partition), keep)
+        self._indexes = self._make_indexes()
+        return floors
+
+    def _first_since(self, partition: int, older_us: int) -> int:
+        if self.event_time is None:
+            raise UsageError(f"{self.path} has no event time. Trim below an offset.")
+        first = 0
+        for info in self.units(partition):
+            if info.max_us is None or info.max_us >= older_us:
+                break
+            first = info.end
+        return first
+
     # ---- a run's result ------------------------------------------------------------------------------------
 
     def bind(self, run_path: str, run_id: str) -> None:
@@ -241,6 +338,10 @@ class Stream:
 
     def _files(self, partition: int) -> PartitionFiles:
         return PartitionFiles(self._host, self.path, self.id, partition, self._what.segment_bytes)
+
+    def _check_own(self) -> None:
+        if self._what.run_id is not None:
+            raise UsageError(f"{self.path} is the result of run {self._what.run}; only that run appends to it.")
 
     def _check_partition(self, partition: int) -> None:
         if not 0 <= partition < self.partitions:

@@ -21,8 +21,10 @@ from kedge.streams import columns as cols
 from kedge.streams import nested, statistics
 from kedge.streams import schema as schemas
 from kedge.streams.layout import (
+    ATOMIC,
     BUFFER,
     COLUMN,
+    MORE,
     ROWS_MAX,
     Header,
     Lineage,
@@ -49,6 +51,7 @@ def encode(
     event_time: str | None = None,
     epoch: int = 0,
     more: bool = False,
+    atomic: bool = False,
     producer: str | None = None,
     sequence: int | None = None,
 ) -> NDArray[np.uint8]:
@@ -69,8 +72,9 @@ def encode(
         buffer_table[index] = (*entry, size, body.nbytes, checksum(body))
         size = aligned(size + body.nbytes)
     min_us, max_us = _event_times(batch, event_time)
+    flags = (MORE if more else 0) | (ATOMIC if atomic else 0)
     head = Header(
-        rows, first_offset, min_us, max_us, size, header_bytes, epoch, more, lineage, producer, sequence, seed,
+        rows, first_offset, min_us, max_us, size, header_bytes, epoch, flags, lineage, producer, sequence, seed,
         column_table, buffer_table,
     )  # fmt: skip
     return _assemble(pack(head), buffer_table, bodies, size)

@@ -81,9 +81,22 @@ class PartitionWriter:
         self._check_open()
         if self._written == self._slot:
             return self._slot.end
+        self.prepare()
+        return self.publish()
+
+    def prepare(self) -> None:
+        """Make everything written durable, and see that nobody has taken over; nothing is visible yet."""
+        self._check_open()
         try:
             self._sync()
-            self._slot = self._written = self._claim.publish(self._written)
+        except (OSError, KedgeError) as error:
+            raise self._break(error) from error
+
+    def publish(self, *, durable: bool = False) -> int:
+        """Let everything written be seen: `prepare` comes first; the new end."""
+        self._check_open()
+        try:
+            self._slot = self._written = self._claim.publish(self._written, durable=durable)
         except (OSError, KedgeError) as error:
             raise self._break(error) from error
         return self._slot.end
@@ -130,7 +143,7 @@ class PartitionWriter:
         """Go on in the segment of a clean close if there is room, else begin a new one."""
         last = self._written
         if self._file is None and last.segment and not last.sealed:
-            self._name = self._files.chain(last.segment, last.epoch)[-1]
+            self._name = self._files.chain(last)[-1]
             if last.position + total <= self._files.segment_bytes:
                 self._file = self._files.host.disk.open(self._files.path(self._name), "write")
                 self._room = self._files.segment_bytes
@@ -141,13 +154,15 @@ class PartitionWriter:
             self._sync()
             self._file.close()
             self._file = None
-        self._name = SegmentName(last.segment + 1, last.end, self.epoch)
+        self._name = SegmentName(last.segment + 1, last.end, self.epoch, last.segment_epoch)
         self._file, position = create_segment(
             self._files, self._name, self.marks, max(total, self._files.segment_bytes - PAGE)
         )
         self._room = self._file.size()
         self._claim.check()
-        self._slot = self._claim.publish(Slot(self.epoch, self._name.number, position, last.end), durable=True)
+        self._slot = self._claim.publish(
+            Slot(self.epoch, self._name.number, self.epoch, position, last.end), durable=True
+        )
         self._written = self._slot
 
     def _sync(self) -> None:

@@ -1,0 +1,20 @@
+"""Random histories of the store on a real Redis against the model that copies everything."""
+
+from __future__ import annotations
+
+import pytest
+import state_histories as histories
+
+from kedge.state import open_store
+
+
+@pytest.mark.parametrize("scheme", [*histories.SCHEMES, None])
+def test_every_version_equals_its_copy(scheme, redis_socket, lane):
+    for seed in lane.seeds(2, 12, 1000):
+        url = f"unix://{redis_socket}?name=m{scheme}{seed}"
+
+        def reopen(store, url=url):
+            store.close()
+            return open_store(url)
+
+        histories.run(seed, open_store(url), scheme, 50, reopen)
