@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kedge.ledger.ledger as ledger_module
 import kedge.ledger.record as record_module
+import kedge.ledger.snapshot as snapshot_module
 from kedge.errors import ClosedError, ConflictError, CorruptError, UnavailableError, UsageError
 from kedge.host import DirectoryStore, LocalDisk, SystemClock, SystemRng
 from kedge.host.rng import SeededRng
@@ -143,6 +145,48 @@ def test_a_missing_record_is_a_hole_and_not_the_end(store: SimStore) -> None:
         ledger_on(store, 2).refresh()
     with pytest.raises(CorruptError, match=r"02\.json is missing"):
         ledger_on(store, 2).claim()
+
+
+def half_emptied(store: SimStore) -> Ledger:
+    """A reader that saw slots 0 to 2; compaction has deleted 0 to 3 of 0 to 5, and a late claim has refilled 3."""
+    writer, reader = ledger_on(store), ledger_on(store, 2)
+    writer.claim()
+    for number in range(7):
+        writer.commit({"kind": "batch", "number": number})
+        if number == 1:
+            reader.refresh()
+    before = dict(store.objects)
+    writer.compact(6, {"upto": 5})
+    for slot in (4, 5):
+        store.objects[f"ledger/{slot:020d}.json"] = before[f"ledger/{slot:020d}.json"]
+    store.objects[f"ledger/{3:020d}.json"] = encode({"kind": "claim", "nonce": "late"}, 3, 2)
+    return reader
+
+
+def test_a_claim_that_lands_in_an_emptied_slot_confuses_nobody(store: SimStore) -> None:
+    reader = half_emptied(store)
+    assert reader.refresh() == 7
+    assert reader.floor() == (6, {"upto": 5})
+    assert [record["slot"] for record in reader.records()] == [6, 7]
+    assert ledger_on(store, 3).claim() == 2
+
+
+def test_a_reader_that_does_not_ask_for_the_floor_is_confused(
+    store: SimStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant = mutate(snapshot_module, "if self.read_floor() > view.floor:", "if False:")
+    monkeypatch.setattr(ledger_module, "Snapshot", mutant.Snapshot)
+    with pytest.raises(CorruptError, match="epoch 1 after 2"):
+        half_emptied(store).refresh()
+
+
+def test_an_epoch_that_goes_back_above_the_floor_is_corruption(store: SimStore) -> None:
+    ledger = ledger_on(store)
+    ledger.claim()
+    store.objects[f"ledger/{1:020d}.json"] = encode({"kind": "claim", "nonce": "a"}, 1, 5)
+    store.objects[f"ledger/{2:020d}.json"] = encode({"kind": "batch", "nonce": "b"}, 2, 4)
+    with pytest.raises(CorruptError, match="epoch 4 after 5"):
+        ledger_on(store, 2).refresh()
 
 
 @pytest.mark.parametrize("record", [{"slot": 9}, {"epoch": 9}, {"format": 1}, {"xxh3_64": ""}, {"a": float("nan")}])
