@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from kedge.run import Query, Run, sql
+    from kedge.spark.source import register
     from kedge.streams import Stream, stream
 
 # public name -> the module that has it
@@ -35,6 +36,7 @@ _HOME = {
     "Stream": "kedge.streams",
     "UnavailableError": "kedge.errors",
     "UsageError": "kedge.errors",
+    "register": "kedge.spark.source",
     "sql": "kedge.run",
     "stream": "kedge.streams",
 }
@@ -51,6 +53,7 @@ __all__ = [
     "UnavailableError",
     "UsageError",
     "__version__",
+    "register",
     "sql",
     "stream",
 ]

@@ -36,6 +36,7 @@ def recover(directory: RunDirectory, ledger: Ledger, into: Stream) -> RunState:
     state = follow(ledger)
     results = directory.host.store(into.path)
     for store, folder in ((directory.store, STATE), (results, RESULTS)):
+        store.sweep(folder)
         needed = [unit["file"] for unit in result_units(ledger)] if folder == RESULTS else []
         _delete(store, sweep(state, needed, store.list(folder)))
     return state
