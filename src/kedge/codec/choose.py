@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import log2
 
@@ -109,6 +109,29 @@ class Option:
         """What a value costs when encoding and writing overlap."""
         write_ns = self.size / bandwidth * 1e9
         return max(self.time_ns, write_ns) + 0.1 * min(self.time_ns, write_ns)
+
+
+class Choosers:
+    """A writer's choosers, one for each column by any key (a column's number and which of its buffers, say).
+
+    >>> import numpy as np
+    >>> choosers = Choosers()
+    >>> encoded = choosers.encode(("fare", "values"), np.arange(10))
+    """
+
+    def __init__(self, bandwidth: float = BANDWIDTH) -> None:
+        self._bandwidth = bandwidth
+        self._kept: dict[Hashable, Chooser] = {}
+
+    def encode(self, key: Hashable, values: Values) -> Encoded:
+        """Encode one unit of the column `key`."""
+        return self._kept.setdefault(key, Chooser(self._bandwidth)).encode(values)
+
+    def measured(self, bandwidth: float) -> None:
+        """The writer has measured its bandwidth, in bytes per second: the next reviews go by it."""
+        self._bandwidth = bandwidth
+        for chooser in list(self._kept.values()):
+            chooser.bandwidth = bandwidth
 
 
 def _encode(values: Values, option: Option) -> Encoded | None:
