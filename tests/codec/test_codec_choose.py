@@ -106,6 +106,21 @@ def test_hysteresis() -> None:
     assert chooser.changes == before + 1
 
 
+def test_choosers_know_their_columns_and_share_the_bandwidth() -> None:
+    draw = rng()
+    even, few = np.arange(ROWS) * 5, draw.integers(0, 1 << 60, 50)[draw.integers(0, 50, ROWS)]
+    choosers = codec.Choosers(1e9)
+    sizes: list[int] = []
+    for bandwidth in (1e9, 1e5):
+        choosers.measured(bandwidth)
+        for _ in range(1 + (1 << 20) // ROWS):  # until both are reviewed
+            a, b = choosers.encode("even", even), choosers.encode("few", few)
+        assert (codec.decode(a, even.dtype, ROWS) == even).all()
+        assert (codec.decode(b, few.dtype, ROWS) == few).all()
+        sizes.append(a.body.size + b.body.size)
+    assert sizes[1] <= sizes[0] < (even.nbytes + few.nbytes) / 8
+
+
 def test_sizes_are_estimated_closely() -> None:
     """What statistics expect is what the codec writes, within a quarter."""
     from kedge.codec.choose import options
