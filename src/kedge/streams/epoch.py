@@ -131,15 +131,23 @@ class Epochs:
         try:
             newest = next(iter(self.listed()), 0)
             before = self._lock_of_last(newest, takeover)
-            path = f"{self.folder}/{name(newest + 1)}"
-            file = self._disk.open(path, "create")
-            lock = self._disk.lock(path)
-            self._disk.sync_dir(self.folder)
-            if before is not None:
-                before.close()
+            try:
+                return self._create(newest + 1)
+            finally:
+                if before is not None:
+                    before.close()
         finally:
             mutex.close()
-        return Claim(self, newest + 1, file, lock)
+
+    def _create(self, epoch: int) -> Claim:
+        path = f"{self.folder}/{name(epoch)}"
+        claim = Claim(self, epoch, self._disk.open(path, "create"), self._disk.lock(path))
+        try:
+            self._disk.sync_dir(self.folder)
+        except BaseException:
+            claim.close()
+            raise
+        return claim
 
     def _lock_of_last(self, newest: int, takeover: bool) -> Lock | None:
         try:
