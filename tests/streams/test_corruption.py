@@ -1,4 +1,4 @@
-"""Spoiled bytes: right rows or CorruptError, `verify` finds it, `repair` keeps what checks and says what it dropped."""
+"""Spoiled bytes: right rows or CorruptError; `verify` finds it; `repair` keeps what checks, says what went."""
 
 from __future__ import annotations
 
@@ -83,8 +83,7 @@ def test_spoiled_bytes_anywhere(whole: pathlib.Path, tmp_path: pathlib.Path, lan
         try:
             got = rows_of(path)
         except CorruptError as error:
-            assert str(path) in str(error), done
-            assert "byte" in str(error), done
+            names_file_and_byte(path, error)
             assert found.problems, done
         else:
             assert got == want, done
@@ -96,6 +95,11 @@ def test_spoiled_bytes_anywhere(whole: pathlib.Path, tmp_path: pathlib.Path, lan
         after = rows_of(path)
         assert not verify(path).problems, done
         check_repaired(want, after, report.rows_lost, report.dropped, done)
+
+
+def names_file_and_byte(path: pathlib.Path, error: CorruptError) -> None:
+    assert str(path) in str(error)
+    assert "byte" in str(error)
 
 
 def is_padding(before: bytes, after: bytes) -> bool:

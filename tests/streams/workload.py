@@ -7,6 +7,7 @@ are there, whole or in part.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,19 +66,29 @@ class Workload:
         self.host = host
         self.stream = opened(host)
         for _ in range(self.steps):
-            self.step()
-        self.wait()
+            try:
+                self.step()
+            except (ClosedError, OSError):  # a sync has failed
+                self.start_again()
+        with suppress(ClosedError, OSError):
+            self.wait()
+
+    def start_again(self) -> None:
+        self.open = []
+        with suppress(ClosedError, ConflictError, OSError):
+            self.stream.close()
+        self.stream = opened(self.host)
 
     def step(self) -> None:
         choice = self.rng.random()
         for limit, action in (
-            (0.45, self.append),
-            (0.57, self.append_to_all),
-            (0.67, self.wait),
-            (0.75, self.reopen),
-            (0.82, self.take_over),
-            (0.90, self.zombie_moves),
-            (0.96, self.trim),
+            (0.42, self.append),
+            (0.54, self.append_to_all),
+            (0.62, self.wait),
+            (0.70, self.reopen),
+            (0.77, self.take_over),
+            (0.84, self.zombie_moves),
+            (0.90, self.trim),
             (1.00, self.retry),
         ):
             if choice < limit:

@@ -18,6 +18,7 @@ Invariants:
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from kedge.errors import ConflictError, UnavailableError
@@ -107,11 +108,14 @@ class Epochs:
     def current(self) -> tuple[int, Slot | None]:
         """The newest epoch claimed (0: none), and the newest slot published in it or in one before."""
         epochs = self.listed()
-        for epoch in epochs:
-            slot = self.slot(epoch)
-            if slot is not None:
-                return epochs[0], slot
-        return (epochs[0] if epochs else 0), None
+        while True:
+            for epoch in epochs:
+                slot = self.slot(epoch)
+                if slot is not None:
+                    return epochs[0], slot
+            before, epochs = epochs, self.listed()
+            if epochs == before:  # else a new epoch came while we looked, and old ones went
+                return (epochs[0] if epochs else 0), None
 
     def alive(self, epoch: int) -> bool:
         """Whether the writer of `epoch` lives."""
@@ -131,15 +135,23 @@ class Epochs:
         try:
             newest = next(iter(self.listed()), 0)
             before = self._lock_of_last(newest, takeover)
-            path = f"{self.folder}/{name(newest + 1)}"
-            file = self._disk.open(path, "create")
-            lock = self._disk.lock(path)
-            self._disk.sync_dir(self.folder)
-            if before is not None:
-                before.close()
+            try:
+                return self._create(newest + 1)
+            finally:
+                if before is not None:
+                    before.close()
         finally:
             mutex.close()
-        return Claim(self, newest + 1, file, lock)
+
+    def _create(self, epoch: int) -> Claim:
+        path = f"{self.folder}/{name(epoch)}"
+        claim = Claim(self, epoch, self._disk.open(path, "create"), self._disk.lock(path))
+        try:
+            self._disk.sync_dir(self.folder)
+        except BaseException:
+            claim.close()
+            raise
+        return claim
 
     def _lock_of_last(self, newest: int, takeover: bool) -> Lock | None:
         try:
@@ -214,13 +226,17 @@ class Claim:
         self.slot = slot
         return slot
 
-    def forget_older(self) -> None:
-        """Remove the files of older epochs, lowest first; this epoch's first slot is durable by now."""
+    def forget_older(self, base: int) -> None:
+        """Remove the files of epochs before `base`, from which this one started, lowest first.
+
+        That of `base` stays: who takes over from us right now may not have seen our first slot yet.
+        """
         disk, folder = self._epochs._disk, self._epochs.folder  # pyright: ignore[reportPrivateUsage]
         for epoch in sorted(self._epochs.listed()):
-            if epoch >= self.epoch:
+            if epoch >= base:
                 break
-            disk.unlink(f"{folder}/{name(epoch)}")
+            with suppress(FileNotFoundError):
+                disk.unlink(f"{folder}/{name(epoch)}")
 
     def close(self) -> None:
         """Give the partition back; a second call does nothing."""

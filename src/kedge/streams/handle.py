@@ -169,15 +169,14 @@ class Stream:
         """Finish what was appended and give the partitions back; a second call does nothing."""
         self._closed = True
         appenders, self._appenders = self._appenders, {}
-        try:
-            for appender in appenders.values():
-                appender.close()
-        finally:
-            if self._pool is not None:
-                self._pool.shutdown()
-                self._pool = None
+        with ExitStack() as stack:  # all of it happens, whatever fails; the first error is raised at the end
             for index in self._indexes:
-                index.forget()
+                stack.callback(index.forget)
+            if self._pool is not None:
+                stack.callback(self._pool.shutdown)
+                self._pool = None
+            for appender in appenders.values():
+                stack.callback(appender.close)
 
     def recover(self) -> list[Recovered]:
         """Become the writer of every partition, now rather than at the first append; what was kept and cut."""

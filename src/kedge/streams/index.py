@@ -15,7 +15,7 @@ from kedge.streams import layout
 from kedge.streams.epoch import Slot
 from kedge.streams.files import PartitionFiles
 from kedge.streams.layout import aligned
-from kedge.streams.recovery import no_slot, recover
+from kedge.streams.recovery import recover, slot_or_nothing
 from kedge.streams.segment import PAGE, SegmentName, header_at, parse_header, parse_name
 
 _FINISHED = 1 << 62  # nothing is written to a segment any more: what was mapped since then is all of it
@@ -68,7 +68,7 @@ class Index:
             if newest and (slot is None or not slot.clean) and not self._files.epochs.alive(newest):
                 slot = self._recover() or slot
             self._trusted = True
-        self._adopt(slot or no_slot(self._files))
+        self._adopt(slot or slot_or_nothing(self._files, lambda: self._files.epochs.current()[1]))
         return self._slot.end if self._slot else 0
 
     def _recover(self) -> Slot | None:

@@ -104,7 +104,10 @@ class Subscription:
 
     def __init__(self, name: str, positions: Positions, start: Sequence[int]) -> None:
         self.name, self._saved = name, positions
-        self.positions = positions.read(name) or list(start)
+        held = positions.read(name)
+        self.positions = held or list(start)
+        if held:
+            return  # every trim since it was written has seen it
         positions.write(name, self.positions)
         floors = positions.floors()
         if any(floor > position for floor, position in zip(floors, self.positions, strict=True)):

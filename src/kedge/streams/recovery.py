@@ -12,7 +12,8 @@ numbers whose epoch is the slot's; any other segment is a stray of somebody who 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from kedge.errors import CorruptError
@@ -38,8 +39,16 @@ class Recovered:
 
 def recover(files: PartitionFiles, claim: Claim) -> Recovered:
     """Make the partition whole under a fresh claim."""
-    slot = _last_slot(files, claim.epoch)
-    slot = slot or no_slot(files)
+    try:
+        return _recover(files, claim)
+    except (CorruptError, FileNotFoundError):
+        claim.check()  # whoever has taken over has also tidied up: then that is the error
+        raise
+
+
+def _recover(files: PartitionFiles, claim: Claim) -> Recovered:
+    slot = slot_or_nothing(files, lambda: _last_slot(files, claim.epoch))
+    base = slot.epoch
     marks = _marks(files, slot)
     found = Recovered(slot, marks)
     if not slot.clean:  # an epoch that published nothing has appended nothing, so only this one counts
@@ -47,8 +56,8 @@ def recover(files: PartitionFiles, claim: Claim) -> Recovered:
         slot = _copy(files, claim, slot, tail, found) if tail else _sealed(slot)
     claim.check()
     found.slot = claim.publish(replace(slot, clean=False), durable=True)
-    _remove_strays(files, found.slot)
-    claim.forget_older()
+    _remove_strays(files, found.slot, base)
+    claim.forget_older(base)
     return found
 
 
@@ -61,15 +70,17 @@ def _last_slot(files: PartitionFiles, before: int) -> Slot | None:
     return None
 
 
-def no_slot(files: PartitionFiles) -> Slot:
-    """The slot of a partition that has none: nothing was ever written, or what said how much is gone."""
-    if any(parse_name(text) for text in files.names()):
+def slot_or_nothing(files: PartitionFiles, look: Callable[[], Slot | None]) -> Slot:
+    """The last slot, looked for once more when there was none: or nothing was ever written here."""
+    segments = any(parse_name(text) for text in files.names())
+    slot = look()  # after the listing: a segment is made after its writer's first slot
+    if slot is None and segments:
         raise CorruptError(
             f"{files.folder}/epochs at byte 0: no slot checks, though there are segments. "
             f"Run `kedge stream repair {files.root}`.",
             code="slot-missing",
         )
-    return Slot(0)
+    return slot or Slot(0)
 
 
 def _sealed(slot: Slot) -> Slot:
@@ -224,8 +235,14 @@ def create_segment(
     return file, len(head)
 
 
-def _remove_strays(files: PartitionFiles, slot: Slot) -> None:
+def _remove_strays(files: PartitionFiles, slot: Slot, base: int) -> None:
+    """Remove segments that no chain has, of epochs before `base`.
+
+    Somebody who takes over from us right now may still start from the slot of `base`, as we did, and need its tail.
+    """
     kept = {str(name) for name in files.chain(slot)}
     for text in files.names():
-        if parse_name(text) is not None and text not in kept:
-            files.host.disk.unlink(f"{files.segments_folder}/{text}")
+        name = parse_name(text)
+        if name is not None and text not in kept and name.epoch < base:
+            with suppress(FileNotFoundError):
+                files.host.disk.unlink(f"{files.segments_folder}/{text}")

@@ -126,7 +126,7 @@ class _Partition:
             units = self._whole(self._units(names), slot)
             end = max([slot.end if slot else 0, *(unit.header.end for unit in units)])
             self._write(claim, names, units, end)
-            claim.forget_older()
+            claim.forget_older(claim.epoch)
         finally:
             claim.close()
 
