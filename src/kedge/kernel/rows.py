@@ -101,10 +101,9 @@ class Form:
             rows[:, self.has + 1 + at] = columns.words_of(column, as_float=cell.is_float)
         rows[:, self.has] = has
 
-    def unpack(self, rows: Words, heap: Words) -> pa.RecordBatch:
-        """Words as state rows, in the same order."""
-        flat = hashing.transposed(rows, np.arange(len(rows)))
-        tasks = np.empty(len(rows), np.int32)
+    def unpack(self, flat: Words, heap: Words) -> pa.RecordBatch:
+        """The words of rows, one contiguous line of `flat` for each word of a row, as state rows in the same order."""
+        tasks = np.empty(flat.shape[1], np.int32)
         hashing.tasks_of(flat[1].view(np.uint64), self.tasks, tasks)
         out: list[Any] = [pa.array(tasks), pa.array(flat[2])]
         for at, key in enumerate(self.layout.keys):

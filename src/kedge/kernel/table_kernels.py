@@ -345,30 +345,25 @@ def vacuum(addresses: Words, shape: Words) -> None:
 
 
 @jit
-def _emit(table: Words, row: int, out: Words, heap: Words, count: int, used: Any, shape: Words, fill: bool) -> Any:
-    """Copy one row out; the heap words used then."""
-    for key in range(shape[KEYS]):
-        if (shape[TEXTS] >> key) & 1 and not (table[row + 3] >> key) & 1:
-            source = table[AT_HEAP] + table[row + 4 + key]
-            size = 1 + (table[source] + 7) // 8
-            if fill:
+def _emit(table: Words, row: int, out: Words, heap: Words, count: int, used: Any, shape: Words) -> Any:
+    """Copy one row into a column of `out`; the heap words used then."""
+    for word in range(1, shape[WIDTH]):
+        out[word, count] = table[row + word]
+    if shape[TEXTS]:
+        for key in range(shape[KEYS]):
+            if (shape[TEXTS] >> key) & 1 and not (table[row + 3] >> key) & 1:
+                source = table[AT_HEAP] + table[row + 4 + key]
+                size = 1 + (table[source] + 7) // 8
                 for word in range(size):
                     heap[used + word] = table[source + word]
-                out[count, 4 + key] = used
-            used += size
-        elif fill:
-            out[count, 4 + key] = table[row + 4 + key]
-    if fill:
-        for word in range(1, 4):
-            out[count, word] = table[row + word]
-        for word in range(4 + shape[KEYS], shape[WIDTH]):
-            out[count, word] = table[row + word]
+                out[4 + key, count] = used
+                used += size
     return used
 
 
 @jit
-def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words, fill: bool) -> tuple[int, int]:
-    """Rows of all tables into `out`, or only how many rows and heap words: 0 live, 1 changed, 2 just closed."""
+def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words) -> tuple[int, int]:
+    """Rows of all tables into the columns of `out`: 0 live, 1 changed and live, 2 just closed; the room is enough."""
     width, window = shape[WIDTH], shape[WINDOW_US]
     stride = 3 + 2 * shape[CELLS]
     count, used = 0, 0
@@ -380,7 +375,7 @@ def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words, fil
             for entry in range(table[LOG]):
                 row = at_rows + table[table[AT_LOG] + entry * stride] * width
                 if table[row + 2] + window > close:
-                    used = _emit(table, row, out, heap, count, used, shape, fill)
+                    used = _emit(table, row, out, heap, count, used, shape)
                     count += 1
             first = table[PREVIOUS_ROWS]
         if what == 2 and table[PANE_MIN] + window > close:
@@ -389,9 +384,20 @@ def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words, fil
             row = at_rows + index * width
             end = table[row + 2] + window
             if (what == 2 and before < end <= close) or (what != 2 and end > close):
-                used = _emit(table, row, out, heap, count, used, shape, fill)
+                used = _emit(table, row, out, heap, count, used, shape)
                 count += 1
     return count, used
+
+
+@jit
+def count_open(addresses: Words, shape: Words) -> Any:
+    """The number of rows whose window is not closed."""
+    count = 0
+    for at in range(addresses.size):
+        table = _words(addresses[at])
+        for index in range(table[ROWS]):
+            count += table[table[AT_ROWS] + index * shape[WIDTH] + 2] + shape[WINDOW_US] > table[CLOSE]
+    return count
 
 
 @jit
