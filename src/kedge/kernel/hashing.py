@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kedge.kernel.columns import room
 from kedge.jit import inline, jit
 
 Words = NDArray[np.int64]
@@ -132,9 +133,7 @@ def transpose(groups: Words, order: Words, out: Any) -> None:
 
 def transposed(groups: Words, order: Words) -> Words:
     """The words of `groups` in `order` as contiguous columns."""
-    # Arrow's allocator hands out the memory of batches before; fresh pages cost more than the copy.
-    memory = pa.allocate_buffer(8 * groups.shape[1] * len(order))
-    out = np.frombuffer(memory, np.int64).reshape(groups.shape[1], len(order))
+    out = room(groups.shape[1], len(order))
     transpose(groups, order, out)
     return out
 

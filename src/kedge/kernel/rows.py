@@ -52,7 +52,8 @@ class Form:
     def pack(self, batch: pa.RecordBatch) -> Packed:
         """State rows or partials as words."""
         n = batch.num_rows
-        rows = np.zeros((n, self.width), np.int64)
+        rows = columns.room(n, self.width)
+        rows[:, 0] = 0
         nulls = np.zeros(n, np.int64)
         hashes = hashing.start(n)
         heap = np.zeros(0, np.int64)

@@ -28,6 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kedge.errors import CorruptError, InternalError, UsageError
+from kedge.kernel import columns
 from kedge.kernel import table_kernels as machine
 from kedge.kernel.rows import Form, Packed
 
@@ -364,7 +365,7 @@ def _rows_of(form: Form, many: Words, what: int) -> pa.RecordBatch:
         room -= int((_fetch(many, machine.PREVIOUS_ROWS) - _fetch(many, machine.LOG)).sum())
     if what == 2 and not np.any(_closing(form, many)):
         room = 0
-    out, heap = np.empty((form.width, room), np.int64), np.empty(text_room if room else 0, np.int64)
+    out, heap = columns.room(form.width, room), np.empty(text_room if room else 0, np.int64)
     count, used = machine.emit(many, what, form.shape, out, heap) if room else (0, 0)
     return form.unpack(out[:, :count], heap[:used])
 

@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from kedge.jit import jit
+from kedge.jit import inline, jit
 
 Words = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,7 +38,7 @@ AT_SLOTS, AT_ROWS, AT_HEAP, AT_LOG, TOTAL = 6, 7, 8, 9, 10
 STATE, VERSION_HIGH, VERSION_LOW, PREVIOUS_HIGH, PREVIOUS_LOW = 16, 17, 18, 19, 20
 ROWS, HEAP, CLOSE, PREVIOUS_ROWS, PREVIOUS_HEAP, PREVIOUS_CLOSE = 21, 22, 23, 24, 25, 26
 LOG, GENERATION, PANE_MIN = 27, 28, 29
-NEW_ROWS, NEW_HEAP, NEW_LOG = 32, 33, 34
+NEW_ROWS, NEW_HEAP, NEW_LOG, TOUCHED = 32, 33, 34, 35
 # Words of `shape`.
 WIDTH, KEYS, CELLS, TEXTS, WINDOW_US = 0, 1, 2, 3, 4
 # What prepare answers for each table.
@@ -82,7 +82,7 @@ def fetch(addresses: Words, word: int, out: Words) -> None:
         out[at] = _words(addresses[at])[word]
 
 
-@jit
+@inline
 def _same(table: Words, row: int, rows: Words, given: int, at: int, heap: Words, shape: Words) -> bool:
     """Whether a row of the table and a given row are of the same group."""
     if table[row + 1] != rows[given, 1] or table[row + 2] != rows[given, 2] or table[row + 3] != rows[given, 3]:
@@ -103,7 +103,7 @@ def _same(table: Words, row: int, rows: Words, given: int, at: int, heap: Words,
     return True
 
 
-@jit
+@inline
 def _take(
     table: Words, floats: Floats, target: int, rows: Words, row_floats: Floats, given: int, shape: Words, ops: Words
 ) -> bool:
@@ -140,7 +140,7 @@ def _take(
     return True
 
 
-@jit
+@inline
 def _copy_texts(table: Words, row: int, rows: Words, given: int, heap: Words, used: Any, shape: Words) -> Any:
     """Copy a new row's strings into the table's heap; the words used then, or -1 when it is full."""
     for key in range(shape[KEYS]):
@@ -155,6 +155,26 @@ def _copy_texts(table: Words, row: int, rows: Words, given: int, heap: Words, us
         table[row + 4 + key] = used
         used += size
     return used
+
+
+@inline
+def _first_slot(rows: Words, given: Any, mask: Any) -> Any:
+    """Where the search for a row's group begins; a task's hashes share bits, so panes and high bits decide."""
+    pane = np.uint64(rows[given, 2]) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((np.uint64(rows[given, 1]) ^ pane) >> np.uint64(32)) & mask
+
+
+@jit
+def _look_ahead(table: Words, rows: Words, low: int, high: int, width: int) -> Any:
+    """Touch the slots and rows that these given rows will need: memory answers many loads at once, or one by one."""
+    mask, touched = table[SLOTS] - 1, np.int64(0)
+    for given in range(low, high):
+        touched += table[table[AT_SLOTS] + _first_slot(rows, given, mask)]
+    for given in range(low, high):
+        entry = table[table[AT_SLOTS] + _first_slot(rows, given, mask)]
+        if entry != 0:
+            touched += table[table[AT_ROWS] + ((entry & np.int64(0xFFFFFFFF)) - 1) * width]
+    return touched
 
 
 @jit
@@ -178,13 +198,14 @@ def _prepare_one(
     stride, first = 1 + 2 * cells, 4 + shape[KEYS]
     for segment in range(lows.size):
         for given in range(lows[segment], highs[segment]):
+            if (given - lows[segment]) % 32 == 0:
+                table[TOUCHED] += _look_ahead(table, rows, given, min(given + 32, highs[segment]), width)
             failed[0] = given
             if rows[given, 2] + window <= closed:
                 return TOO_LATE
             hash_ = np.uint64(rows[given, 1])
             tag = np.int64((hash_ << np.uint64(32)) >> np.uint64(1)) & ~np.int64(0xFFFFFFFF)
-            pane = np.uint64(rows[given, 2]) * np.uint64(0x9E3779B97F4A7C15)
-            slot = np.int64((hash_ ^ pane) >> np.uint64(32)) & mask
+            slot = _first_slot(rows, given, mask)
             row = np.int64(-1)
             while table[at_slots + slot] != 0:
                 entry = table[at_slots + slot]
@@ -344,7 +365,7 @@ def vacuum(addresses: Words, shape: Words) -> None:
         table[ROWS], table[HEAP] = kept, used
 
 
-@jit
+@inline
 def _emit(table: Words, row: int, out: Words, heap: Words, count: int, used: Any, shape: Words) -> Any:
     """Copy one row into a column of `out`; the heap words used then."""
     for word in range(1, shape[WIDTH]):
