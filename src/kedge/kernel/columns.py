@@ -30,6 +30,12 @@ _COMPARE = {
 }
 
 
+def room(*shape: int) -> NDArray[np.int64]:
+    """Words to fill: from Arrow's allocator, which hands out used memory; fresh pages cost more than a copy."""
+    memory = pa.allocate_buffer(8 * int(np.prod(shape)))
+    return np.frombuffer(memory, np.int64).reshape(shape)
+
+
 def frozen(array: Array) -> Array:
     """The array as kernels take it."""
     array = np.require(array, requirements=["C", "A"])

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kedge.kernel.columns import room
 from kedge.jit import inline, jit
 
 Words = NDArray[np.int64]
@@ -61,7 +62,26 @@ def hash_texts(out: Any, offsets: Words, data: Any) -> None:
 def tasks_of(hashes: Hashes, tasks: Any, out: Any) -> None:
     """The task of each hash."""
     for i in range(hashes.size):
-        out[i] = np.int32((hashes[i] >> np.uint64(1)) % np.uint64(tasks))
+        if tasks & (tasks - 1) == 0:
+            out[i] = np.int32((hashes[i] >> np.uint64(1)) & np.uint64(tasks - 1))
+        else:
+            out[i] = np.int32((hashes[i] >> np.uint64(1)) % np.uint64(tasks))
+
+
+@jit
+def tasks_of_groups(groups: Words, first: int, keys: int, nulls: Words, tasks: int, out: Any) -> None:
+    """The task of each group with integer keys, which begin at word `first`."""
+    null = np.uint64(0x2545F4914F6CDD1D)
+    for i in range(out.size):
+        h = np.uint64(0x9E3779B97F4A7C15)
+        for key in range(keys):
+            is_null = (nulls[i] >> np.int64(key)) & 1
+            h = _mix(h ^ (null if is_null else np.uint64(groups[i, first + key])))
+        h = h >> np.uint64(1)
+        if tasks & (tasks - 1) == 0:
+            out[i] = np.int32(h & np.uint64(tasks - 1))
+        else:
+            out[i] = np.int32(h % np.uint64(tasks))
 
 
 @jit
@@ -113,7 +133,7 @@ def transpose(groups: Words, order: Words, out: Any) -> None:
 
 def transposed(groups: Words, order: Words) -> Words:
     """The words of `groups` in `order` as contiguous columns."""
-    out = np.empty((groups.shape[1], len(order)), np.int64)
+    out = room(groups.shape[1], len(order))
     transpose(groups, order, out)
     return out
 

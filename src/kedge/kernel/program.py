@@ -55,13 +55,15 @@ class _Kernel:
         self.function = cache.load(source.text).fragment
         self.local = threading.local()
 
-    def scratch(self, slots: int) -> _Scratch:
-        """This thread's arrays with at least `slots` slots, all empty."""
-        found: _Scratch | None = getattr(self.local, "scratch", None)
-        if found is None or found.slots.size < slots:
-            groups = np.empty((slots >> 1) * self.source.words.width, np.int64)
-            found = self.local.scratch = _Scratch(np.zeros(slots, np.int32), groups)
-        return found
+    def scratch(self, slots: int = 0) -> _Scratch:
+        """This thread's arrays with `slots` empty slots, or with about as many as the last batch had use for."""
+        kept: _Scratch | None = getattr(self.local, "scratch", None)
+        wanted = slots or max(SLOTS_MIN, 1 << (3 * getattr(self.local, "groups", 0)).bit_length())
+        if kept is None or kept.slots.size < wanted:
+            groups = np.empty((wanted >> 1) * self.source.words.width, np.int64)
+            kept = self.local.scratch = _Scratch(np.empty(wanted, np.int32), groups)
+        kept.slots[:wanted].fill(0)
+        return _Scratch(kept.slots[:wanted], kept.groups)
 
 
 class Program:
@@ -133,8 +135,7 @@ class Program:
 
     def _run(self, kernel: _Kernel, rows: int, late_us: int, arrays: list[Any]) -> tuple[NDArray[np.int64], Any]:
         """Call the kernel until it has taken all rows; make room whenever it asks."""
-        scratch, state, at = kernel.scratch(SLOTS_MIN), np.zeros(4, np.int64), 0
-        scratch.slots.fill(0)
+        scratch, state, at = kernel.scratch(), np.zeros(5, np.int64), 0
         while True:
             shift = np.uint64(65 - scratch.slots.size.bit_length())
             floats = scratch.groups.view(np.float64)
@@ -149,13 +150,14 @@ class Program:
             if at >= rows:
                 break
             scratch = self._grown(kernel, scratch, int(state[0]))
+        kernel.local.groups = int(state[0])
         width = kernel.source.words.width
         return scratch.groups[: int(state[0]) * width].reshape(-1, width), state
 
     def _grown(self, kernel: _Kernel, old: _Scratch, count: int) -> _Scratch:
         """Four times the slots, with the groups that are there."""
         words = kernel.source.words
-        new = kernel.scratch(old.slots.size * 4)
+        new = kernel.scratch(old.slots.size * 2)
         new.groups[: count * words.width] = old.groups[: count * words.width]
         names = len(self.layout.keys) + (words.nulls is not None)
         shift = np.uint64(65 - new.slots.size.bit_length())
@@ -198,6 +200,10 @@ class Program:
     def _tasks(
         self, groups: NDArray[np.int64], nulls: NDArray[np.int64], dictionaries: dict[Any, pa.Array]
     ) -> NDArray[np.int32]:
+        tasks = np.empty(len(groups), np.int32)
+        if not any(key.is_string for key in self.layout.keys):
+            hashing.tasks_of_groups(groups, 1, len(self.layout.keys), nulls, self.tasks, tasks)
+            return tasks
         hashes = hashing.start(len(groups))
         for at, key in enumerate(self.layout.keys):
             words = np.ascontiguousarray(groups[:, 1 + at])
@@ -205,7 +211,6 @@ class Program:
                 texts = hashing.text_hashes(dictionaries[key.expression].dictionary)
                 words = texts[words] if len(texts) else words
             hashing.hash_keys(hashes, words.view(np.int64), nulls, at)
-        tasks = np.empty(len(groups), np.int32)
         hashing.tasks_of(hashes, self.tasks, tasks)
         return tasks
 

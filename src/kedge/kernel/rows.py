@@ -52,7 +52,8 @@ class Form:
     def pack(self, batch: pa.RecordBatch) -> Packed:
         """State rows or partials as words."""
         n = batch.num_rows
-        rows = np.zeros((n, self.width), np.int64)
+        rows = columns.room(n, self.width)
+        rows[:, 0] = 0
         nulls = np.zeros(n, np.int64)
         hashes = hashing.start(n)
         heap = np.zeros(0, np.int64)
@@ -101,10 +102,9 @@ class Form:
             rows[:, self.has + 1 + at] = columns.words_of(column, as_float=cell.is_float)
         rows[:, self.has] = has
 
-    def unpack(self, rows: Words, heap: Words) -> pa.RecordBatch:
-        """Words as state rows, in the same order."""
-        flat = hashing.transposed(rows, np.arange(len(rows)))
-        tasks = np.empty(len(rows), np.int32)
+    def unpack(self, flat: Words, heap: Words) -> pa.RecordBatch:
+        """The words of rows, one contiguous line of `flat` for each word of a row, as state rows in the same order."""
+        tasks = np.empty(flat.shape[1], np.int32)
         hashing.tasks_of(flat[1].view(np.uint64), self.tasks, tasks)
         out: list[Any] = [pa.array(tasks), pa.array(flat[2])]
         for at, key in enumerate(self.layout.keys):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kedge.graph import Graph
-from kedge.graph.expressions import conjuncts, is_string
+from kedge.graph.expressions import Column, conjuncts, is_string
 from kedge.kernel.emit import Emitter, Slot, Value, compare
 from kedge.kernel.layout import ADD_FLOAT, ADD_INT, MAX_FLOAT, MAX_INT, MIN_FLOAT, MIN_INT, Cell, Layout
 
@@ -59,7 +59,7 @@ def fragment_source(graph: Graph, layout: Layout, *, nulls: bool) -> Source:
     if graph.filter is not None:
         for part in conjuncts(graph.filter.condition):
             keep_if(emitter, emitter.emit(part))
-    time = emitter.column("values", pa_column(graph))
+    time = emitter.column("values", event_time(graph))
     if time.valid is not None:
         emitter.line(f"if not {time.valid}: continue")
     _pane(emitter, time.code, window.width_us, window.start_us)
@@ -71,7 +71,8 @@ def fragment_source(graph: Graph, layout: Layout, *, nulls: bool) -> Source:
         _update(emitter, words, at, cell, value)
     slots = tuple(emitter.slots)
     arrays = [f"c{at}" for at in range(len(slots))] + [f"k{at}" for at in range(len(slots)) if nulls]
-    text = "\n".join([*_head(arrays), *emitter.lines, *_TAIL, ""])
+    ahead = [] if nulls else _look_ahead(layout, emitter, words)
+    text = "\n".join([*_head(arrays), *ahead, *emitter.lines, *_TAIL, ""])
     return Source(text, slots, nulls, tuple(emitter.errors), words)
 
 
@@ -81,10 +82,8 @@ def keep_if(emitter: Emitter, value: Value) -> None:
     emitter.line(f"if not {test}: continue")
 
 
-def pa_column(graph: Graph):
+def event_time(graph: Graph) -> Column:
     """The event-time column as an expression."""
-    from kedge.graph.expressions import Column
-
     name = graph.aggregate.window.column
     return Column(name, graph.inputs[0].schema.field(name).type)
 
@@ -99,19 +98,44 @@ def _head(arrays: list[str]) -> list[str]:
         "",
         "@jit",
         f"def fragment(start, end, late_us, shift, slots, groups, floats, state, {', '.join(arrays)}):",
+        f"    LARGE, LOOK_AHEAD = {_LARGE}, {_LOOK_AHEAD}",
         "    mask = np.uint64(slots.size - 1)",
         "    limit = slots.size >> 1",
         "    count, late, kept = state[0], state[1], state[2]",
-        "    low, high, is_late = np.int64(1), np.int64(0), False",
+        "    low, high, is_late, touched = np.int64(1), np.int64(0), False, np.int64(0)",
         "    for i in range(np.uint64(start), np.uint64(end)):",
     ]
 
 
 _TAIL = (
-    "    state[0], state[1], state[2] = count, late, kept",
+    "    state[0], state[1], state[2], state[4] = count, late, kept, touched",
     "    return np.uint64(end)",
 )
+_LARGE, _LOOK_AHEAD = 1 << 17, 64
 _MIX = "np.uint64(0x9E3779B97F4A7C15)"
+
+
+def _look_ahead(layout: Layout, emitter: Emitter, words: Words) -> list[str]:
+    """Touch what the next rows will need, when the index is larger than the cache.
+
+    Rows that found a group or not are hard to predict, and each wrong guess would wait for memory by itself; these
+    loads wait for each other only. It guesses that the rows pass the filter and share the pane.
+    """
+    columns = [emitter.slots.get(Slot("codes" if key.is_string else "values", key.expression)) for key in layout.keys]
+    if not columns or None in columns:
+        return []  # no keys, or computed ones
+    loop = ["for ahead in range(i, min(i + np.uint64(LOOK_AHEAD), np.uint64(end))):", f"    h = np.uint64(low) * {_MIX}"]
+    loop += [f"    h = (h ^ (h >> np.uint64(29)) ^ np.uint64(np.int64(c{at}[ahead]))) * {_MIX}" for at in columns]
+    lines = [
+        "if slots.size >= LARGE and i % np.uint64(LOOK_AHEAD) == np.uint64(0):",
+        *(f"    {line}" for line in loop),
+        "        touched += slots[h >> shift]",
+        *(f"    {line}" for line in loop),
+        "        found = slots[h >> shift]",
+        "        if found != 0:",
+        f"            touched += groups[np.uint64(found - 1) * np.uint64({words.width})]",
+    ]
+    return [f"        {line}" for line in lines]
 
 
 def _pane(emitter: Emitter, time: str, width_us: int, start_us: int) -> None:

@@ -28,6 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kedge.errors import CorruptError, InternalError, UsageError
+from kedge.kernel import columns
 from kedge.kernel import table_kernels as machine
 from kedge.kernel.rows import Form, Packed
 
@@ -121,7 +122,7 @@ class Table:
     @property
     def rows(self) -> int:
         """The number of open rows."""
-        return _count(self.form, [self], 0)[0]
+        return int(machine.count_open(_addresses([self]), self.form.shape))
 
     def apply(self, nonce: str, partials: pa.RecordBatch, close_us: int) -> Applied | Grow:
         """Merge this task's partials in their order, close windows that end at or before `close_us`.
@@ -334,7 +335,7 @@ class _Given:
         """What to do about tables that did not take their rows."""
         for at in np.flatnonzero(answers >= machine.TOO_LATE):
             row = int(failed[at])
-            group = self.form.unpack(self.packed.rows[row : row + 1], self.packed.heap).to_pylist()[0]
+            group = self.form.unpack(self.packed.rows[row : row + 1].T.copy(), self.packed.heap).to_pylist()[0]
             if answers[at] == machine.TOO_LATE:
                 raise InternalError(f"A partial of a closed window reached a table: {group}.")
             raise UsageError(f"overflow: a sum leaves the range of BIGINT in the group {group}.", code="arithmetic")
@@ -349,8 +350,7 @@ class _Given:
 
 def _sweep(form: Form, many: Words) -> None:
     """Drop closed rows from the tables that have any."""
-    full = many[_fetch(many, machine.PANE_MIN) <= _fetch(many, machine.CLOSE) - form.shape[machine.WINDOW_US]]
-    full = full[_fetch(full, machine.CLOSE) != NEVER_US]
+    full = many[_closing(form, many)]
     if full.size:
         _store(full, machine.STATE, VACUUM)
         machine.vacuum(full, form.shape)
@@ -358,17 +358,22 @@ def _sweep(form: Form, many: Words) -> None:
 
 
 def _rows_of(form: Form, many: Words, what: int) -> pa.RecordBatch:
-    none = np.zeros((0, form.width), np.int64)
-    count, used = machine.emit(many, what, form.shape, none, none.ravel(), False)
-    rows, heap = np.zeros((count, form.width), np.int64), np.zeros(used, np.int64)
-    if count:
-        machine.emit(many, what, form.shape, rows, heap, True)
-    return form.unpack(rows, heap)
+    """The rows that `machine.emit` calls `what`, in the order of the tables."""
+    room, text_room = int(_fetch(many, machine.ROWS).sum()), int(_fetch(many, machine.HEAP).sum())
+    if what == 1:
+        room -= int((_fetch(many, machine.PREVIOUS_ROWS) - _fetch(many, machine.LOG)).sum())
+    if what == 2 and not np.any(_closing(form, many)):
+        room = 0
+    out, heap = columns.room(form.width, room), np.empty(text_room if room else 0, np.int64)
+    count, used = machine.emit(many, what, form.shape, out, heap) if room else (0, 0)
+    return form.unpack(out[:, :count], heap[:used])
 
 
-def _count(form: Form, tables: Sequence[Table], what: int) -> tuple[int, int]:
-    none = np.zeros((0, form.width), np.int64)
-    return machine.emit(_addresses(tables), what, form.shape, none, none.ravel(), False)
+def _closing(form: Form, many: Words) -> NDArray[np.bool_]:
+    """Which tables have rows of closed windows."""
+    closed = _fetch(many, machine.CLOSE)
+    panes = _fetch(many, machine.PANE_MIN)
+    return (closed != NEVER_US) & (panes <= closed - form.shape[machine.WINDOW_US])
 
 
 def _addresses(tables: Sequence[Table]) -> Words:

@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from kedge.jit import jit
+from kedge.jit import inline, jit
 
 Words = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,7 +38,7 @@ AT_SLOTS, AT_ROWS, AT_HEAP, AT_LOG, TOTAL = 6, 7, 8, 9, 10
 STATE, VERSION_HIGH, VERSION_LOW, PREVIOUS_HIGH, PREVIOUS_LOW = 16, 17, 18, 19, 20
 ROWS, HEAP, CLOSE, PREVIOUS_ROWS, PREVIOUS_HEAP, PREVIOUS_CLOSE = 21, 22, 23, 24, 25, 26
 LOG, GENERATION, PANE_MIN = 27, 28, 29
-NEW_ROWS, NEW_HEAP, NEW_LOG = 32, 33, 34
+NEW_ROWS, NEW_HEAP, NEW_LOG, TOUCHED = 32, 33, 34, 35
 # Words of `shape`.
 WIDTH, KEYS, CELLS, TEXTS, WINDOW_US = 0, 1, 2, 3, 4
 REPLACE = 6  # the op that no aggregate has: see `layout.py` for the others
@@ -83,7 +83,7 @@ def fetch(addresses: Words, word: int, out: Words) -> None:
         out[at] = _words(addresses[at])[word]
 
 
-@jit
+@inline
 def _same(table: Words, row: int, rows: Words, given: int, at: int, heap: Words, shape: Words) -> bool:
     """Whether a row of the table and a given row are of the same group."""
     if table[row + 1] != rows[given, 1] or table[row + 2] != rows[given, 2] or table[row + 3] != rows[given, 3]:
@@ -104,7 +104,7 @@ def _same(table: Words, row: int, rows: Words, given: int, at: int, heap: Words,
     return True
 
 
-@jit
+@inline
 def _take(
     table: Words, floats: Floats, target: int, rows: Words, row_floats: Floats, given: int, shape: Words, ops: Words
 ) -> bool:
@@ -143,7 +143,7 @@ def _take(
     return True
 
 
-@jit
+@inline
 def _copy_texts(table: Words, row: int, rows: Words, given: int, heap: Words, used: Any, shape: Words) -> Any:
     """Copy a new row's strings into the table's heap; the words used then, or -1 when it is full."""
     for key in range(shape[KEYS]):
@@ -158,6 +158,26 @@ def _copy_texts(table: Words, row: int, rows: Words, given: int, heap: Words, us
         table[row + 4 + key] = used
         used += size
     return used
+
+
+@inline
+def _first_slot(rows: Words, given: Any, mask: Any) -> Any:
+    """Where the search for a row's group begins; a task's hashes share bits, so panes and high bits decide."""
+    pane = np.uint64(rows[given, 2]) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((np.uint64(rows[given, 1]) ^ pane) >> np.uint64(32)) & mask
+
+
+@jit
+def _look_ahead(table: Words, rows: Words, low: int, high: int, width: int) -> Any:
+    """Touch the slots and rows that these given rows will need: memory answers many loads at once, or one by one."""
+    mask, touched = table[SLOTS] - 1, np.int64(0)
+    for given in range(low, high):
+        touched += table[table[AT_SLOTS] + _first_slot(rows, given, mask)]
+    for given in range(low, high):
+        entry = table[table[AT_SLOTS] + _first_slot(rows, given, mask)]
+        if entry != 0:
+            touched += table[table[AT_ROWS] + ((entry & np.int64(0xFFFFFFFF)) - 1) * width]
+    return touched
 
 
 @jit
@@ -181,13 +201,14 @@ def _prepare_one(
     stride, first = 1 + 2 * cells, 4 + shape[KEYS]
     for segment in range(lows.size):
         for given in range(lows[segment], highs[segment]):
+            if (given - lows[segment]) % 32 == 0:
+                table[TOUCHED] += _look_ahead(table, rows, given, min(given + 32, highs[segment]), width)
             failed[0] = given
             if rows[given, 2] + window <= closed:
                 return TOO_LATE
             hash_ = np.uint64(rows[given, 1])
             tag = np.int64((hash_ << np.uint64(32)) >> np.uint64(1)) & ~np.int64(0xFFFFFFFF)
-            pane = np.uint64(rows[given, 2]) * np.uint64(0x9E3779B97F4A7C15)
-            slot = np.int64((hash_ ^ pane) >> np.uint64(32)) & mask
+            slot = _first_slot(rows, given, mask)
             row = np.int64(-1)
             while table[at_slots + slot] != 0:
                 entry = table[at_slots + slot]
@@ -347,31 +368,26 @@ def vacuum(addresses: Words, shape: Words) -> None:
         table[ROWS], table[HEAP] = kept, used
 
 
-@jit
-def _emit(table: Words, row: int, out: Words, heap: Words, count: int, used: Any, shape: Words, fill: bool) -> Any:
-    """Copy one row out; the heap words used then."""
-    for key in range(shape[KEYS]):
-        if (shape[TEXTS] >> key) & 1 and not (table[row + 3] >> key) & 1:
-            source = table[AT_HEAP] + table[row + 4 + key]
-            size = 1 + (table[source] + 7) // 8
-            if fill:
+@inline
+def _emit(table: Words, row: int, out: Words, heap: Words, count: int, used: Any, shape: Words) -> Any:
+    """Copy one row into a column of `out`; the heap words used then."""
+    for word in range(1, shape[WIDTH]):
+        out[word, count] = table[row + word]
+    if shape[TEXTS]:
+        for key in range(shape[KEYS]):
+            if (shape[TEXTS] >> key) & 1 and not (table[row + 3] >> key) & 1:
+                source = table[AT_HEAP] + table[row + 4 + key]
+                size = 1 + (table[source] + 7) // 8
                 for word in range(size):
                     heap[used + word] = table[source + word]
-                out[count, 4 + key] = used
-            used += size
-        elif fill:
-            out[count, 4 + key] = table[row + 4 + key]
-    if fill:
-        for word in range(1, 4):
-            out[count, word] = table[row + word]
-        for word in range(4 + shape[KEYS], shape[WIDTH]):
-            out[count, word] = table[row + word]
+                out[4 + key, count] = used
+                used += size
     return used
 
 
 @jit
-def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words, fill: bool) -> tuple[int, int]:
-    """Rows of all tables into `out`, or only how many rows and heap words: 0 live, 1 changed, 2 just closed."""
+def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words) -> tuple[int, int]:
+    """Rows of all tables into the columns of `out`: 0 live, 1 changed and live, 2 just closed; the room is enough."""
     width, window = shape[WIDTH], shape[WINDOW_US]
     stride = 3 + 2 * shape[CELLS]
     count, used = 0, 0
@@ -383,7 +399,7 @@ def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words, fil
             for entry in range(table[LOG]):
                 row = at_rows + table[table[AT_LOG] + entry * stride] * width
                 if table[row + 2] + window > close:
-                    used = _emit(table, row, out, heap, count, used, shape, fill)
+                    used = _emit(table, row, out, heap, count, used, shape)
                     count += 1
             first = table[PREVIOUS_ROWS]
         if what == 2 and table[PANE_MIN] + window > close:
@@ -392,9 +408,20 @@ def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words, fil
             row = at_rows + index * width
             end = table[row + 2] + window
             if (what == 2 and before < end <= close) or (what != 2 and end > close):
-                used = _emit(table, row, out, heap, count, used, shape, fill)
+                used = _emit(table, row, out, heap, count, used, shape)
                 count += 1
     return count, used
+
+
+@jit
+def count_open(addresses: Words, shape: Words) -> Any:
+    """The number of rows whose window is not closed."""
+    count = 0
+    for at in range(addresses.size):
+        table = _words(addresses[at])
+        for index in range(table[ROWS]):
+            count += table[table[AT_ROWS] + index * shape[WIDTH] + 2] + shape[WINDOW_US] > table[CLOSE]
+    return count
 
 
 @jit
