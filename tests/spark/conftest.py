@@ -17,7 +17,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from kedge.spark.session import session
 
     local = tmp_path_factory.mktemp("spark-local")
-    started = session("kedge-tests", **{"spark.local.dir": str(local)})
+    started = session("kedge-tests", cores="local[2,4]", **{"spark.local.dir": str(local)})
     yield started
     started.stop()
 
