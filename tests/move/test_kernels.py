@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import oracle
 
-from kedge.move import anymap, direct, intervals, ssm
+from kedge.move import bounds, direct, intervals, ssm
 from kedge.move.learn import pairs
 from kedge.move.limits import problem, share
 
@@ -46,11 +46,9 @@ def test_both_programmes_find_the_same_value(lane) -> None:
         at, starts, _ = pairs(first)
         free = np.zeros(len(starts))
         none, nowhere = np.zeros(0), np.zeros(0, np.int64)
-        bounds, stays, paid = direct.best_bounds(
-            kept.astype(float), old, none, nowhere, first, last, free, at, band
-        )
+        found, stays, paid = direct.best_bounds(kept.astype(float), old, none, nowhere, first, last, free, at, band)
         assert (stays, paid) == (best, 0.0)
-        assert intervals.kept(kept, old, bounds) == best
+        assert intervals.kept(kept, old, found) == best
         # a route before and the same one after: whatever is kept is kept twice
         floats = kept.astype(float)
         assert direct.best_bounds(floats, old, floats, old, first, last, free, at, band)[1] == 2 * best
@@ -102,5 +100,5 @@ def test_the_knapsack_bound_is_exact_and_falls_back_to_a_bound(lane) -> None:
         excess = int(rng.integers(1, work.sum() + 1))
         subsets = [[i for i in range(8) if mask >> i & 1] for mask in range(256)]
         best = min(sum(size[s]) for s in subsets if sum(work[s]) >= excess)
-        assert anymap._cover(work[order], size[order], excess, 100_000) == best
-        assert anymap._cover(work[order], size[order], excess, 1) <= best
+        assert bounds.cover(work[order], size[order], excess, 100_000) == best
+        assert bounds.cover(work[order], size[order], excess, 1) <= best

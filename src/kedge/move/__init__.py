@@ -18,6 +18,7 @@ from kedge.move.mtm import Transitions, learned, transitions
 from kedge.move.phases import Phase, Transfer, transfer
 from kedge.move.planners import single
 from kedge.move.plans import Plan
+from kedge.move.pmc import Table
 from kedge.move.sequences import Course, sequence
 from kedge.move.steps import Steps, progressive
 
@@ -29,6 +30,7 @@ __all__ = [
     "Plan",
     "Problem",
     "Steps",
+    "Table",
     "Transfer",
     "Transitions",
     "aware",

@@ -62,12 +62,14 @@ def precompute(
     run: Map = here,
     states_max: int = 5_000,
     seed: int = 0,
+    effort: float = 1.0,
     replica: bool = True,
 ) -> pmc.Table | learn.Learned:
     """Precompute what routes will cost later: exactly where all partitions can be listed, learned elsewhere.
 
     A learned forecast's stated error is measured: the same method is trained on a replica of the instance that is
-    small enough for the exact table, and both policies follow the same long path there.
+    small enough for the exact table, and both policies follow the same long path there. `effort` scales the number
+    of policies that are tried.
     """
     given = problem(np.zeros(np.asarray(work).shape, np.int64), work, size, 1)
     if method not in ("auto", "exact", "learned"):
@@ -76,7 +78,10 @@ def precompute(
     if method == "exact" or (method == "auto" and states <= states_max):
         most = max(states, 1)
         return pmc.table(given.work, given.size, transitions, tau, gamma, least=least, run=run, states_max=most)
-    forecast = learn.train(given.work, given.size, transitions, tau, gamma, least=least, run=run, seed=seed)
+    tried = {"rounds": max(4, round(24 * effort**0.5)), "population": max(12, round(48 * effort**0.5))}
+    forecast = learn.train(
+        given.work, given.size, transitions, tau, gamma, least=least, run=run, seed=seed, **tried
+    )
     if not replica:
         return forecast
     return replace(forecast, error=replica_error(given.work, given.size, transitions, tau, gamma, least, run, seed))

@@ -22,6 +22,7 @@ from kedge.move.plans import Plan
 
 Move = tuple[int, int, int]
 _EXCHANGES_MAX = 300
+_SHUFFLES = 6
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,21 @@ def progressive(plan: Plan, per_step: int, *, ports: int | None = 1, more: float
             fewest = max(fewest, -(-busiest // ports))
     best: Steps | None = None
     for count in range(fewest, max(fewest, int(fewest * more)) + 1):
-        found = _ordered(plan, moves, count, per_step, fewest)
-        if best is None or found.excess < best.excess:
-            best = found
-        if best.balanced:
-            break
+        for again in range(_SHUFFLES):
+            found = _ordered(plan, _shuffled(moves, again), count, per_step, fewest)
+            if best is None or found.excess < best.excess:
+                best = found
+            if best.balanced:
+                return best
     assert best is not None
     return best
+
+
+def _shuffled(moves: list[Move], again: int) -> list[Move]:
+    """The moves in another order: another colouring comes of it."""
+    if again == 0:
+        return moves
+    return [moves[i] for i in np.random.default_rng(again).permutation(len(moves))]
 
 
 def _ordered(plan: Plan, moves: list[Move], count: int, per_step: int, fewest: int) -> Steps:
@@ -93,7 +102,7 @@ def _ordered(plan: Plan, moves: list[Move], count: int, per_step: int, fewest: i
     place[order] = np.arange(count)
     _exchanged(colouring, loads, place, per_step)
     step_of = place[np.array(colouring.colour)]
-    steps = tuple(tuple(moves[i] for i in np.flatnonzero(step_of == s)) for s in range(count))
+    steps = tuple(tuple(sorted(moves[i] for i in np.flatnonzero(step_of == s))) for s in range(count))
     return Steps(
         tuple(step for step in steps if step), fewest, max(0.0, loads.excess(step_of, count)[0] / loads.mean)
     )
