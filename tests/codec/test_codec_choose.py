@@ -36,6 +36,8 @@ def test_what_fits() -> None:
     assert chosen(draw.integers(0, 1 << 60, 50)[draw.integers(0, 50, ROWS)]) == "dictionary"
     assert chosen((draw.integers(0, 10_000, ROWS) / 100).astype(np.float32)) == "decimal>frame"
     assert chosen(draw.integers(0, 1 << 62, ROWS)) in ("frame", "plain")
+    assert chosen(np.repeat(np.array([255, 0, 255], np.uint8), [3000, 50, 9000])) in ("runs", "frame")  # validity
+    assert chosen(draw.integers(0, 10, ROWS).astype(np.int8), 1e9) == "frame"
     assert chosen(np.frombuffer(b"the quick brown fox " * 4000, np.uint8)) in ("lz4", "zstd")
 
 
@@ -104,6 +106,21 @@ def test_hysteresis() -> None:
         chooser.encode(np.cumsum(draw.integers(0, 4, ROWS)) + (1 << 50))
     assert chooser.option.name == "delta"
     assert chooser.changes == before + 1
+
+
+def test_choosers_know_their_columns_and_share_the_bandwidth() -> None:
+    draw = rng()
+    even, few = np.arange(ROWS) * 5, draw.integers(0, 1 << 60, 50)[draw.integers(0, 50, ROWS)]
+    choosers = codec.Choosers(1e9)
+    sizes: list[int] = []
+    for bandwidth in (1e9, 1e5):
+        choosers.measured(bandwidth)
+        for _ in range(1 + (1 << 20) // ROWS):  # until both are reviewed
+            a, b = choosers.encode("even", even), choosers.encode("few", few)
+        assert (codec.decode(a, even.dtype, ROWS) == even).all()
+        assert (codec.decode(b, few.dtype, ROWS) == few).all()
+        sizes.append(a.body.size + b.body.size)
+    assert sizes[1] <= sizes[0] < (even.nbytes + few.nbytes) / 8
 
 
 def test_sizes_are_estimated_closely() -> None:

@@ -178,8 +178,8 @@ def measure(stream: str, name: str, way: Way, true: Column, drawn: Column, repea
     )  # fmt: skip
 
 
-def compare(names: tuple[str, ...], rows: int, repeats: int, only: tuple[str, ...] = ()) -> list[Row]:
-    """All columns of these streams ("synthetic" too), by all ways or by those in `only`."""
+def compare(names: tuple[str, ...], rows: int, repeats: int, take: Callable[[str], bool]) -> list[Row]:
+    """All columns of these streams ("synthetic" too), by the ways whose names are to be taken."""
     found: list[Row] = []
     for stream in names:
         if stream == "synthetic":
@@ -189,7 +189,7 @@ def compare(names: tuple[str, ...], rows: int, repeats: int, only: tuple[str, ..
             true = columns(_samples.sample(stream)) if stream in _samples.SAMPLES else drawn
         for name, values in drawn.items():
             for way in ways(values.dtype):
-                if not only or way.name in only:
+                if take(way.name):
                     found.append(measure(stream, name, way, true[name], values, repeats))
     return found
 

@@ -13,8 +13,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from math import log2
 
 from kedge.codec import decimal, dictionary, frame, parts, plain, stats
 from kedge.codec.encoded import Encoded, Values, check
@@ -34,8 +35,8 @@ COSTS = {
 }  # fmt: skip
 RUN_NS = 5.0
 EXCEPTION_NS = 10.0
-ENTRY_NS = 10.0  # a new entry of a dictionary
-SPREAD_NS = 0.0003  # a lookup, for each entry that the table is larger: caches are left behind
+ENTRY_NS = 5.0  # a new entry of a dictionary
+SPREAD_NS = 0.0001  # a lookup, for each entry that the table is larger: caches are left behind
 
 
 class Chooser:
@@ -110,6 +111,29 @@ class Option:
         return max(self.time_ns, write_ns) + 0.1 * min(self.time_ns, write_ns)
 
 
+class Choosers:
+    """A writer's choosers, one for each column by any key (a column's number and which of its buffers, say).
+
+    >>> import numpy as np
+    >>> choosers = Choosers()
+    >>> encoded = choosers.encode(("fare", "values"), np.arange(10))
+    """
+
+    def __init__(self, bandwidth: float = BANDWIDTH) -> None:
+        self._bandwidth = bandwidth
+        self._kept: dict[Hashable, Chooser] = {}
+
+    def encode(self, key: Hashable, values: Values) -> Encoded:
+        """Encode one unit of the column `key`."""
+        return self._kept.setdefault(key, Chooser(self._bandwidth)).encode(values)
+
+    def measured(self, bandwidth: float) -> None:
+        """The writer has measured its bandwidth, in bytes per second: the next reviews go by it."""
+        self._bandwidth = bandwidth
+        for chooser in list(self._kept.values()):
+            chooser.bandwidth = bandwidth
+
+
 def _encode(values: Values, option: Option) -> Encoded | None:
     """None when the values have left the range of the option."""
     name, _, inner = option.name.partition(">")
@@ -124,9 +148,7 @@ def options(values: Values, bandwidth: float) -> list[Option]:
     """Every way to encode the column that might pay, by its sample."""
     item, rows = values.itemsize, values.size
     sample = stats.take(values)
-    found = [Option("plain", item, COSTS["plain"])]
-    if item > 1 or values.dtype.kind == "b":
-        found += _light(stats.look(sample, rows), rows)
+    found = [Option("plain", item, COSTS["plain"]), *_light(stats.look(sample, rows), rows)]
     if values.dtype.kind == "f" and item >= 4:
         found += _decimals(sample, rows)
     if min(option.size for option in found) > item / 2:
@@ -147,7 +169,7 @@ def _light(seen: Stats, rows: int) -> Iterator[Option]:
     per_run = (seen.run_bits + seen.length_bits) / 8 + 2 * head
     yield Option("runs", seen.runs * per_run, COSTS["runs"] + RUN_NS * seen.runs)
     if seen.distinct <= min(ENTRIES_MAX, rows // 2):
-        codes = (max(seen.distinct - 1, 0).bit_length()) / 8 + head
+        codes = (log2(max(1, seen.distinct)) + 0.25) / 8 + head  # smooth: the number of entries is a guess
         table = seen.distinct * (seen.frame_bits + 1) / 8 / rows
         time_ns = COSTS["dictionary"] + ENTRY_NS * seen.distinct / rows + SPREAD_NS * seen.distinct
         yield Option("dictionary", codes + table, time_ns + COSTS["frame"], 0, seen.distinct)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from kedge.codec.encoded import Bytes, Values
-from kedge.jit import jit
+from kedge.jit import inline, jit
 
 FRAME, DELTA, DELTA2, XOR, FIXED = range(5)  # modes of `pack` and `unpack`
 
@@ -56,7 +56,7 @@ def _store(raw: Bytes, item: int, at: int, count: int, flat: Values) -> None:
             halves[i] = np.int32(flat[i])
 
 
-@jit
+@inline
 def _width(span: Any) -> int:
     width = 0
     while span != 0:
@@ -65,7 +65,7 @@ def _width(span: Any) -> int:
     return width
 
 
-@jit
+@inline
 def _pack(block: Values, base: Any, width: Any, rows: int, words: Values, at: Any) -> None:
     for r in range(rows):
         bit = r * width
@@ -84,7 +84,7 @@ def _pack(block: Values, base: Any, width: Any, rows: int, words: Values, at: An
                     words[w + 1, lane] = np.uint64(block[r, lane] - base) >> rest
 
 
-@jit
+@inline
 def _unpack(block: Values, base: Any, width: Any, rows: int, words: Values, at: Any) -> None:
     mask = ~np.uint64(0) >> np.uint64(64 - width)
     for r in range(rows):
@@ -101,7 +101,7 @@ def _unpack(block: Values, base: Any, width: Any, rows: int, words: Values, at: 
                 block[r, lane] = np.int64((words[w, lane] >> shift) & mask) + base
 
 
-@jit
+@inline
 def _difference(mode: int, window: Values, flat: Values) -> None:
     """What a mode packs instead of the values; `window` begins with the two values before the block."""
     if mode == 1:
@@ -115,7 +115,7 @@ def _difference(mode: int, window: Values, flat: Values) -> None:
             flat[i] = window[i + 2] ^ window[i + 1]
 
 
-@jit
+@inline
 def _integrate(mode: int, state: Values, count: int, flat: Values) -> None:
     """The inverse of `_difference`, in place; `state` is the last value and the last step."""
     last = state[0]
@@ -137,7 +137,7 @@ def _integrate(mode: int, state: Values, count: int, flat: Values) -> None:
     state[1] = step
 
 
-@jit
+@inline
 def _trailing(bits: Any) -> int:
     zeros = 0
     while zeros < 63 and (bits >> np.uint64(zeros)) & np.uint64(1) == 0:
@@ -164,26 +164,21 @@ def pack(
             _difference(mode, window, flat)
             window[0] = window[count]
             window[1] = window[count + 1]
+        low = params[0] if mode == 4 else np.int64(0)
         shift = 0
-        if mode == 4:
-            low = params[0]
-            width = params[1]
-            spill = np.uint64(0)
-            if width < 64:
-                for i in range(count):
-                    spill |= np.uint64(flat[i] - low) >> np.uint64(width)
-            if spill != 0:
-                return -1
-        elif mode == 3:
-            low = np.int64(0)
+        if mode >= 3:
             seen = np.uint64(0)
             for i in range(count):
-                seen |= np.uint64(flat[i])
-            shift = _trailing(seen)
-            width = _width(seen >> np.uint64(shift))
-            if shift > 0:
-                for i in range(count):
-                    flat[i] = np.int64(np.uint64(flat[i]) >> np.uint64(shift))
+                seen |= np.uint64(flat[i] - low)
+            width = params[1] if mode == 4 else 0
+            if mode == 4 and width < 64 and seen >> np.uint64(width) != 0:
+                return -1
+            if mode == 3:
+                shift = _trailing(seen)
+                width = _width(seen >> np.uint64(shift))
+                if shift > 0:
+                    for i in range(count):
+                        flat[i] = np.int64(np.uint64(flat[i]) >> np.uint64(shift))
         else:
             low = flat[0]
             high = flat[0]
