@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 QUERIES = [
     "SELECT window(ts, '10 seconds') AS w, k, count(*), sum(v) FROM s GROUP BY window(ts, '10 seconds'), k",
     "SELECT k % 3, name, count(v) AS n, avg(v), min(v), max(f) FROM s WHERE v > 10 OR name = 'a' OR f < 1.5 "
-    "GROUP BY w, k % 3, name".replace(" w,", " window(ts, '7 seconds'),"),
+    "GROUP BY window(ts, '7 seconds'), k % 3, name",
     "SELECT window.end AS e, flag, day, sum(k DIV 2) AS a, sum(CASE WHEN flag THEN 1 ELSE v END) AS b, count(1) "
     "FROM s "
     "WHERE NOT (k IN (1, 2, NULL) AND flag) GROUP BY window(ts, '1 minute', '1 minute', '5 seconds'), flag, day",
