@@ -1,8 +1,8 @@
 """A physical plan of classic PySpark, copied once into Python: nodes, stages, and replacing what was saved.
 
-The stages are those of the plan before adaptive execution rewrites it: each exchange ends one, and its child is what
-the tasks of that stage make. A *cut* is such a child. Surgery replaces it by a scan of saved rows; adaptive execution
-then starts from a plan whose lower stages are already there, and may still change everything above them.
+The stages are those of the plan before adaptive execution rewrites it: each exchange ends one, and its child is
+what the tasks of that stage make. A *cut* is such a child. Surgery replaces it by a scan of saved rows; adaptive
+execution then starts from a plan whose lower stages are already there, and may still change what is above them.
 
 Invariant: every question about a node goes to the JVM once, when the copy is made.
 """
@@ -48,7 +48,9 @@ class Node:
     def label(self) -> str:
         """What people see."""
         name = self.kind.removesuffix("Exec")
-        tables = sorted({part.text.rpartition("/")[2].split("]")[0] for part in self.walk() if "FileSource" in part.kind})
+        tables = sorted(
+            {part.text.rpartition("/")[2].split("]")[0] for part in self.walk() if "FileSource" in part.kind}
+        )
         return f"{name} of {', '.join(tables[:4])}" if tables else name
 
 
@@ -130,7 +132,7 @@ class Planned:
         aggregate again, and make the whole aggregate of it.
         """
         execution = getattr(self.jvm.org.apache.spark.sql.execution, "QueryExecution$")
-        module: Any = getattr(execution, "MODULE$")  # noqa: B009  ($ is not a Python name)
+        module: Any = getattr(execution, "MODULE$")
         none = getattr(getattr(self.jvm.scala, "None$"), "MODULE$")
         return module.prepareForExecution(module.preparations(self.jsession, none, False), plan)
 
@@ -162,5 +164,3 @@ class settings:  # noqa: N801  (used as a with-statement, like a function)
                 self._session.conf.unset(name)
             else:
                 self._session.conf.set(name, value)
-
-
