@@ -125,7 +125,7 @@ class _Run:
             if cut is not None and cut.done:
                 stage.partitions = stage.reused = cut.partitions
                 engine.use(stage, cut)
-            elif stage.chosen:
+            elif stage.chosen or (cut is not None and cut.parts and not stage.refused):
                 before = clock.monotonic_ns()
                 saved = engine.save(stage, cut)
                 self._check_inputs()
@@ -200,6 +200,13 @@ class _Run:
         return [self.stages[index] for index in sorted(wanted)]
 
     def _check_stable(self) -> None:
+        clock = self.planned.clock
+        if clock:
+            raise UsageError(
+                f"The query reads the clock ({clock}), so a rerun would be another query. Pass the time as a "
+                "literal that your program keeps, or save that part with kedge.step(df, name, at=...).",
+                code="nondeterministic",
+            )
         unstable = [stage for stage in self.stages if stage.identity.unstable]
         below = [stage for stage in unstable if any(self.stages.index(stage) in s.inputs for s in self.stages)]
         if below:

@@ -9,6 +9,7 @@ Invariant: every question about a node goes to the JVM once, when the copy is ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from kedge.errors import UsageError
 SHUFFLE, BROADCAST = "ShuffleExchangeExec", "BroadcastExchangeExec"
 MARK = "kedge-step:"
 _ATTRIBUTES_MAX = 100_000
+_CLOCK = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(\w*\)?")
 
 
 @dataclass(eq=False, slots=True)
@@ -94,8 +96,14 @@ class Planned:
         self.session = df.sparkSession
         self.jvm: Any = self.session.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]
         self.jsession: Any = self.session._jsparkSession  # pyright: ignore
-        with settings(self.session, {"spark.sql.maxMetadataStringLength": "100000"}):
-            top = classic(df).queryExecution().executedPlan()
+        with settings(
+            self.session,
+            {"spark.sql.maxMetadataStringLength": "100000", "spark.sql.debug.maxToStringFields": "100000"},
+        ):
+            execution = classic(df).queryExecution()
+            top = execution.executedPlan()
+            clock = _CLOCK.search(str(execution.analyzed().toString()))
+            self.clock = clock[0] if clock else ""  # the optimizer makes a literal of it, which nobody recognises
             self.adaptive = top if kind(top) == "AdaptiveSparkPlanExec" else None
             self.exchange: dict[int, Node] = {}  # id() of a cut below an exchange -> that exchange
             self.root = copied(top.initialPlan() if self.adaptive is not None else top)
