@@ -6,16 +6,22 @@ the files of the partitions that were finished. Real kills are in tests/spark/te
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from kedge.resuming import Datum, Operation, Speeds, build, select_checkpoints
+from kedge.resuming.pieces import split
+from kedge.resuming.schedule import schedule
+from kedge.resuming.schemes import halfway, singles
 
 SCAN = """SELECT k % 97 AS g, count(*) AS n, sum(v) AS s,
                  max(sha2(concat(sha2(cast(k AS string), 512), v), 512)) AS h
@@ -142,6 +148,77 @@ def _without_last_wave(at: Path, run: Callable[[], Any], cores: int) -> tuple[fl
         for part in list(cut.parts.values())[-cores:]:
             job.store.delete(part.file)
     return timed(run)
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One query of Spark's own: reductions and bytes, whole intermediates beside finished partitions."""
+
+    query: str
+    end_us: int
+    single: tuple[float, int]
+    halfway: tuple[float, int]
+    parts: tuple[float, int]
+    ceiling: float
+    measured: int
+    stages: int
+
+
+def plan_row(query: str, run: Mapping[str, Any], cores: int) -> PlanRow:
+    """The schemes on the stages that a run recorded."""
+    stages = run["stages"]
+    data = [Datum(str(i), stage["bytes"], not stage["refused"]) for i, stage in enumerate(stages)]
+    operations = [Operation(str(i), s["time_us"], tuple(s["inputs"]), (i,)) for i, s in enumerate(stages)]
+    dag, one = build(data, operations, [len(stages) - 1]), Speeds(workers=1)
+    end = schedule(dag, speeds=one).end_us
+    single, half = singles(dag, one)[:1], halfway(dag, one)
+    counts = [min(stages[int(operation.name)]["tasks"], 8) for operation in dag.operations]
+    pieces, groups = split(dag, counts, cores)
+    parts = select_checkpoints(pieces, speeds=Speeds(workers=cores), groups=groups)
+    return PlanRow(
+        query=query,
+        end_us=end,
+        single=(1 - single[0].worst_us / (2 * end), single[0].bytes) if single else (0.0, 0),
+        halfway=(1 - half.worst_us / (2 * end), half.bytes),
+        parts=(parts.reduction, parts.bytes),
+        ceiling=parts.ceiling,
+        measured=sum(stage["learned"] for stage in stages),
+        stages=len(stages),
+    )
+
+
+def own_plans(spark: Any, folder: Path, tpch: str | None) -> list[PlanRow]:
+    """Spark's plans of the queries above, and of TPC-H where its tables are; run twice, so that times are measured."""
+    from kedge.spark.resume import api
+
+    queries = dict(QUERIES)
+    if tpch:
+        texts = json.loads(Path(f"{tpch}/queries.json").read_text())
+        queries |= {f"TPC-H {number}": text.strip().rstrip(";") for number, text in texts.items()}
+        for table in ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier"):
+            spark.read.parquet(f"{tpch}/{table}").createOrReplaceTempView(table)
+    rows: list[PlanRow] = []
+    for name, text in queries.items():
+        at = folder / f"plan-{name.replace(' ', '-')}"
+        for _ in range(2):
+            api.resume(spark.sql(text), at=str(at), overhead=0.0, keep=True).collect()
+        rows.append(plan_row(name, _last_run(at), spark.sparkContext.defaultParallelism))
+    return rows
+
+
+def plan_table(rows: Sequence[PlanRow]) -> str:
+    """Table 1 on Spark's own plans."""
+    lines = [
+        "| query | T (s) | single (% less) | single (MB) | halfway (% less, true) | halfway (MB) | "
+        "by partition (% less) | by partition (MB) | ceiling (%) | stages measured |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        pairs = " | ".join(f"{100 * less:.1f} | {size / 1e6:.3f}" for less, size in (r.single, r.halfway, r.parts))
+        lines.append(
+            f"| {r.query} | {r.end_us / 1e6:.2f} | {pairs} | {100 * r.ceiling:.1f} | {r.measured} of {r.stages} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 DRIVER = """

@@ -176,10 +176,8 @@ class Files:
     def facts(self, node: Node) -> Facts:
         """What `node` adds to identities, asked of the JVM once."""
         if id(node) not in self._facts:
-            paths: list[str] = []
-            if node.kind in _FILE_SCANS:
-                paths = [str(path) for path in node.jvm.relation().location().inputFiles()]
-            facts = Facts(_extra(node), {path: self._seen(path) for path in paths}, _unstable(node))
+            inputs = self._listed(node.jvm.relation().location()) if node.kind in _FILE_SCANS else {}
+            facts = Facts(_extra(node), inputs, _unstable(node))
             self._facts[id(node)] = (node, facts)
         return self._facts[id(node)][1]
 
@@ -187,10 +185,19 @@ class Files:
         """Those that are not what they were when first seen."""
         return [path for path, was in self.seen.items() if self._look(path) != was]
 
-    def _seen(self, path: str) -> list[int]:
-        if path not in self.seen:
-            self.seen[path] = self._look(path)
-        return self.seen[path]
+    def _listed(self, index: Any) -> dict[str, list[int]]:
+        """What Spark listed when the DataFrame was made: a cache may hold older rows than the files of today."""
+        found: dict[str, list[int]] = {}
+        if kind(index) == "InMemoryFileIndex":
+            for status in seq(index.allFiles()):
+                path = str(status.getPath().toUri().toString())
+                found[path] = [int(status.getLen()), int(status.getModificationTime())]
+        else:
+            for name in index.inputFiles():
+                found[str(name)] = self.seen.get(str(name)) or self._look(str(name))
+        for path, facts in found.items():
+            self.seen.setdefault(path, facts)
+        return found
 
     def _look(self, path: str) -> list[int]:
         name = self._jvm.org.apache.hadoop.fs.Path(self._jvm.java.net.URI(path))
