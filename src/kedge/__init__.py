@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         UnavailableError,
         UsageError,
     )
+    from kedge.resuming import select_checkpoints
     from kedge.run import Query, Run, sql
+    from kedge.spark.resume.api import explain_resume, resume, step
     from kedge.spark.source import register
     from kedge.streams import Stream, stream
 
@@ -36,8 +38,12 @@ _HOME = {
     "Stream": "kedge.streams",
     "UnavailableError": "kedge.errors",
     "UsageError": "kedge.errors",
+    "explain_resume": "kedge.spark.resume.api",
     "register": "kedge.spark.source",
+    "resume": "kedge.spark.resume.api",
+    "select_checkpoints": "kedge.resuming",
     "sql": "kedge.run",
+    "step": "kedge.spark.resume.api",
     "stream": "kedge.streams",
 }
 
@@ -53,8 +59,12 @@ __all__ = [
     "UnavailableError",
     "UsageError",
     "__version__",
+    "explain_resume",
     "register",
+    "resume",
+    "select_checkpoints",
     "sql",
+    "step",
     "stream",
 ]
 
