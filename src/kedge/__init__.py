@@ -20,6 +20,9 @@ if TYPE_CHECKING:
         UnavailableError,
         UsageError,
     )
+    from kedge.run import Query, Run, sql
+    from kedge.spark.source import register
+    from kedge.streams import Stream, stream
 
 # public name -> the module that has it
 _HOME = {
@@ -28,8 +31,14 @@ _HOME = {
     "CorruptError": "kedge.errors",
     "InternalError": "kedge.errors",
     "KedgeError": "kedge.errors",
+    "Query": "kedge.run",
+    "Run": "kedge.run",
+    "Stream": "kedge.streams",
     "UnavailableError": "kedge.errors",
     "UsageError": "kedge.errors",
+    "register": "kedge.spark.source",
+    "sql": "kedge.run",
+    "stream": "kedge.streams",
 }
 
 __all__ = [
@@ -38,9 +47,15 @@ __all__ = [
     "CorruptError",
     "InternalError",
     "KedgeError",
+    "Query",
+    "Run",
+    "Stream",
     "UnavailableError",
     "UsageError",
     "__version__",
+    "register",
+    "sql",
+    "stream",
 ]
 
 

@@ -75,8 +75,8 @@ def done(plan: Plan, rows: int = 3, open_us: int = ALWAYS_US - 1) -> list[Manife
         Manifest(
             node=node,
             nonce=plan.nonce,
-            results=Written(attempt_name("units", plan, node, "x"), 10, rows, 0, 1),
-            state=StateUnit(attempt_name("state", plan, node, "x"), 10, rows, plan.scheme, open_us),
+            results=(Written(attempt_name("units", plan, node, "x"), 10, rows, 0, 1),),
+            state=(StateUnit(attempt_name("state", plan, node, "x"), 10, rows, plan.scheme, open_us),),
             figures={"rows": 5, "rows_late": 0},
         )
         for node in range(plan.nodes)
@@ -143,7 +143,7 @@ def test_no_batch_without_input_and_none_after_the_end():
 
 def test_a_gap_in_the_input_is_an_error_that_says_where():
     state = replace(claimed(), positions={("a", 0): 10})
-    with pytest.raises(UsageError, match="at offset 10, but .* begin at 20"):
+    with pytest.raises(UsageError, match=r"at offset 10, but .* begin at 20"):
         plan_batch(
             state, {("a", 0): [Unit(20, 5, 0, 0)]},
             nonce="n", nodes=1, rows_max=10, lag_us=0, finish=False, now_us=0,
@@ -209,7 +209,7 @@ def test_sweep_spares_what_records_name_and_what_may_be_under_way():
     under_way = attempt_name("state", replace(plan, position=plan.position + 1), 0, "y")
     zombie = attempt_name("state", replace(plan, epoch=2, position=99), 0, "y")
     result = attempt_name("units", plan, 0, "kept")
-    names = [*kept, lost_attempt, under_way, zombie, result, "state/readme", "state/a-b-c-d.unit"]
+    names = [*kept, lost_attempt, under_way, zombie, result, "state/readme", "state/a-b-c-d-e.unit"]
     assert sweep(state, [result], names) == [lost_attempt, zombie]
 
 

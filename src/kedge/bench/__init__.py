@@ -1,7 +1,8 @@
 """Benchmarks: one module each with `run(quick, out) -> list[Figure]`; this file prints what they return.
 
-A figure has an aim and says whether it is met; one that could not be measured has `met=None` and a `why`. Rivals
-are measured in the same run. A module never prints to standard output (`note()` writes to standard error).
+A figure that has an aim says whether it is met; one that could not be measured has `met=None` and a `why`. Figures
+without an aim (a rival's, a part of a split) stand in the table and in the file; `--json` prints the aims. Rivals are
+measured in the same run. A module never prints to standard output (`note()` writes to standard error).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class Figure:
     figure: str
     value: float | None
     unit: str
-    aim: str
-    met: bool | None
+    aim: str = ""
+    met: bool | None = None
     why: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def main(name: str, *, quick: bool, as_json: bool, out: str) -> int:
     written = folder / f"{name}{'-quick' if quick else ''}.json"
     written.write_text(json.dumps({"machine": machine(), "quick": quick, "figures": rows}, indent=1) + "\n")
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps([row for row in rows if row["aim"]], indent=1))
     else:
         _table(name, figures)
     return 0
@@ -89,6 +90,6 @@ def _table(name: str, figures: list[Figure]) -> None:
         table.add_column(column, justify="right" if column == "value" else "left")
     for row in figures:
         value = "-" if row.value is None else f"{row.value:,.4g}"
-        met = {True: "yes", False: "no", None: f"not measured: {row.why}"}[row.met]
+        met = {True: "yes", False: "no", None: f"not measured: {row.why}" if row.aim else ""}[row.met]
         table.add_row(row.figure, value, row.unit, row.aim, met)
     Console().print(table)

@@ -12,31 +12,70 @@ from typing import Any
 
 import numpy as np
 
-from kedge.codec import frame, plain
-from kedge.codec.encoded import Codec, Encoded, Values, corrupt
+from kedge.codec import (
+    base_delta,
+    decimal,
+    delta,
+    delta2,
+    dictionary,
+    frame,
+    lz4,
+    parts,
+    plain,
+    runs,
+    simple8b,
+    snappy,
+    varbyte,
+    xor,
+    zstd,
+)
+from kedge.codec.choose import Chooser, Choosers
+from kedge.codec.decimal import encode_within
+from kedge.codec.encoded import Codec, Encoded, Values, check, corrupt
 from kedge.errors import UsageError
 
-__all__ = ["BY_CODE", "BY_NAME", "Codec", "Encoded", "decode", "encode"]
+__all__ = ["BY_CODE", "BY_NAME", "Chooser", "Choosers", "Codec", "Encoded", "decode", "encode", "encode_within"]
 
-CODECS: tuple[Codec, ...] = (plain.CODEC, frame.CODEC)
-BY_NAME = {codec.name: codec for codec in CODECS}
-BY_CODE = {codec.code: codec for codec in CODECS}
+CODECS: tuple[Codec, ...] = (
+    plain.CODEC,
+    frame.CODEC,
+    delta.CODEC,
+    delta2.CODEC,
+    xor.CODEC,
+    base_delta.CODEC,
+    simple8b.CODEC,
+    varbyte.CODEC,
+    runs.CODEC,
+    dictionary.CODEC,
+    decimal.CODEC,
+    lz4.CODEC,
+    zstd.CODEC,
+    snappy.CODEC,
+)
+BY_NAME = parts.by_name
+BY_CODE = parts.by_code
+BY_NAME.update({codec.name: codec for codec in CODECS})
+BY_CODE.update({codec.code: codec for codec in CODECS})
 
 
 def encode(values: Values, codec: str | None = None) -> Encoded:
-    """Encode a column by the codec of this name; without a name by the one that is smaller."""
+    """Encode a column by the codec of this name ("decimal>delta": with the codec inside), or by a chosen one."""
+    check(values)
     if codec is None:
-        packed = frame.CODEC.encode(values)
-        return packed if packed.body.size < values.nbytes else plain.CODEC.encode(values)
-    if codec not in BY_NAME:
-        raise UsageError(f"There is no codec {codec!r}. There are: {', '.join(BY_NAME)}.")
-    return BY_NAME[codec].encode(values)
+        return Chooser().encode(values)
+    name, _, inner = codec.partition(">")
+    if name not in BY_NAME:
+        raise UsageError(f"There is no codec {name!r}. There are: {', '.join(BY_NAME)}.")
+    if values.dtype.kind not in BY_NAME[name].kinds:
+        raise UsageError(
+            f"The codec {name} does not take {values.dtype}. Leave the choice to Kedge with codec=None."
+        )
+    return BY_NAME[name].encode(values, inner)
 
 
 def decode(encoded: Encoded, dtype: np.dtype[Any], rows: int, out: Values | None = None) -> Values:
     """The `rows` values of a column; what can't be decoded raises CorruptError."""
-    dtype = np.dtype(dtype)
     codec = BY_CODE.get(encoded.codec)
     if codec is None:
         raise corrupt(f"number {encoded.codec}", "this version of Kedge does not know it")
-    return codec.decode(encoded, dtype, rows, out)
+    return codec.decode(encoded, np.dtype(dtype), rows, out)

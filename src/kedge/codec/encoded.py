@@ -10,9 +10,8 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,23 +31,41 @@ class Encoded:
     body: Bytes
 
 
+class Encode(Protocol):
+    """Values to bytes; `inner` names the codec of the values inside, for codecs that nest."""
+
+    def __call__(self, values: Values, inner: str = "", /) -> Encoded: ...
+
+
+class Decode(Protocol):
+    """Bytes to values, into `out` if it is given."""
+
+    def __call__(self, encoded: Encoded, dtype: np.dtype[Any], rows: int, out: Values | None, /) -> Values: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Codec:
     """One way to write a column. `code` is on disk: it is never changed and never used again."""
 
     code: int
     name: str
-    encode: Callable[[Values], Encoded]
-    decode: Callable[[Encoded, np.dtype[Any], int, Values | None], Values]
+    encode: Encode
+    decode: Decode
+    kinds: str = "biuf"  # of dtypes that it takes
+
+
+def check(values: Values) -> None:
+    """Refuse what is not a column."""
+    kind, size = values.dtype.kind, values.itemsize
+    if values.ndim != 1 or kind not in "biuf" or size not in ((4, 8) if kind == "f" else (1, 2, 4, 8)):
+        raise UsageError(
+            "A column is a one-dimensional array of bool, int, uint, float32 or float64, "
+            f"not {values.dtype} with {values.ndim} dimensions. Split it into such buffers first."
+        )
 
 
 def raw(values: Values) -> Bytes:
-    """The bytes of a one-dimensional array of a supported type, read-only, not copied where it is contiguous."""
-    if values.ndim != 1 or values.dtype.kind not in "biuf" or values.itemsize not in (1, 2, 4, 8):
-        raise UsageError(
-            "A column is a one-dimensional array of bool, int, uint or float of at most 64 bits, "
-            f"not {values.dtype} with {values.ndim} dimensions. Split it into such buffers first."
-        )
+    """The bytes of a column, read-only, not copied where it is contiguous and native."""
     return readable(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).view(np.uint8))
 
 
@@ -70,11 +87,6 @@ def target(dtype: np.dtype[Any], rows: int, out: Values | None) -> Values:
             f"out must be a writable contiguous array of {rows} x {dtype}, not {out.size} x {out.dtype}."
         )
     return out
-
-
-def layout(dtype: np.dtype[Any]) -> int:
-    """The item type as kernels take it: bytes per item, negative when the item is unsigned."""
-    return dtype.itemsize if dtype.kind in "if" else -dtype.itemsize
 
 
 def corrupt(codec: str, what: str) -> CorruptError:

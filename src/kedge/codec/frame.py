@@ -10,29 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from kedge.codec import blocks
-from kedge.codec.encoded import Codec, Encoded, Values, corrupt, layout, raw, readable, target
+from kedge.codec import blocks, kernels
+from kedge.codec.encoded import Codec, Encoded, Values
 
 
-def _encode(values: Values) -> Encoded:
-    rows = values.size
-    body = np.empty(blocks.bound(rows), np.uint8)
-    bases, widths, words = blocks.split(body, rows)
-    depth = blocks.encode(raw(values), layout(values.dtype), rows, bases, widths, words)
-    return Encoded(CODEC.code, (0, 0, 0), body[: blocks.header_bytes(rows) + depth * blocks.ROW_BYTES])
+def _encode(values: Values, _inner: str = "", /) -> Encoded:
+    encoded = blocks.encode(values, CODEC.code, kernels.FRAME, (0, 0, 0))
+    assert encoded is not None
+    return encoded
 
 
-def _decode(encoded: Encoded, dtype: np.dtype[Any], rows: int, out: Values | None) -> Values:
-    body = readable(encoded.body)
-    if body.size < blocks.header_bytes(rows):
-        raise corrupt(
-            "frame", f"{rows} rows need a header of {blocks.header_bytes(rows)} bytes, there are {body.size}"
-        )
-    out = target(dtype, rows, out)
-    bad = blocks.decode(out.view(np.uint8), layout(dtype), rows, *blocks.split(body, rows))
-    if bad:
-        raise corrupt("frame", f"block {bad - 1} of {-(-rows // blocks.BLOCK)} ends outside the {body.size} bytes")
-    return out
+def _decode(encoded: Encoded, dtype: np.dtype[Any], rows: int, out: Values | None, /) -> Values:
+    return blocks.decode(encoded, kernels.FRAME, CODEC.name, dtype, rows, out)
 
 
 CODEC = Codec(1, "frame", _encode, _decode)

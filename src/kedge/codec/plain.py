@@ -9,11 +9,11 @@ import numpy as np
 from kedge.codec.encoded import Codec, Encoded, Values, corrupt, raw, readable, target
 
 
-def _encode(values: Values) -> Encoded:
+def _encode(values: Values, _inner: str = "", /) -> Encoded:
     return Encoded(CODEC.code, (0, 0, 0), raw(values))
 
 
-def _decode(encoded: Encoded, dtype: np.dtype[Any], rows: int, out: Values | None) -> Values:
+def _decode(encoded: Encoded, dtype: np.dtype[Any], rows: int, out: Values | None, /) -> Values:
     if encoded.body.size != rows * dtype.itemsize:
         raise corrupt(
             "plain", f"{rows} x {dtype} need {rows * dtype.itemsize} bytes, there are {encoded.body.size}"

@@ -11,7 +11,8 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from typing import Literal, Protocol, TypeAlias, cast
+from contextlib import suppress
+from typing import ClassVar, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,19 +204,30 @@ class LocalDisk:
         """Remove a name."""
         os.unlink(path)
 
+    _durable: ClassVar[set[str]] = {"/"}  # directories that this process knows to be durable
+
     def mkdir(self, path: str) -> None:
-        """Make the missing directories, each durable in its parent before the next is made."""
+        """Make the missing directories, each durable in its parent before the next is made.
+
+        One that is there may have been made by a process that died before it could sync the parent.
+        """
         path = os.path.abspath(path)
-        if os.path.isdir(path):
+        there = os.path.isdir(path)
+        if there and path in self._durable:
             return
         parent = os.path.dirname(path)
         self.mkdir(parent)
-        try:
-            os.mkdir(path)
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise
-        self.sync_dir(parent)
+        if there:
+            with suppress(OSError):  # not ours to sync, perhaps; whoever made it long ago has
+                self.sync_dir(parent)
+        else:
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                if not os.path.isdir(path):
+                    raise
+            self.sync_dir(parent)
+        self._durable.add(path)
 
     def list(self, path: str) -> list[str]:
         """The sorted names."""

@@ -7,6 +7,7 @@ else. Names are relative, with `/` between parts, and never leave the store's ro
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from typing import Protocol
 
@@ -52,6 +53,7 @@ def checked_name(name: str) -> str:
 
 
 TEMPORARY = ".tmp-"
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class DirectoryStore:
@@ -64,6 +66,7 @@ class DirectoryStore:
 
     def __init__(self, disk: Disk, root: str, rng: Rng) -> None:
         self._disk, self.root, self._rng = disk, root.rstrip("/"), rng
+        self._folders: set[str] = set()
 
     def put(self, name: str, data: Bytes, *, if_absent: bool = False) -> None:
         """Temporary file, sync, link or rename, sync of the directory."""
@@ -82,10 +85,14 @@ class DirectoryStore:
         self._disk.sync_dir(folder)
 
     def _write(self, temporary: str, data: Bytes) -> None:
+        folder = temporary.rpartition("/")[0]
+        if folder not in self._folders:
+            self._disk.mkdir(folder)  # even if it is there: it may not be durable
+            self._folders.add(folder)
         try:
             file = self._disk.open(temporary, "create")
-        except FileNotFoundError:
-            self._disk.mkdir(temporary.rpartition("/")[0])
+        except FileNotFoundError:  # somebody has removed the empty folder since
+            self._disk.mkdir(folder)
             file = self._disk.open(temporary, "create")
         try:
             file.write(data, 0)
@@ -102,6 +109,13 @@ class DirectoryStore:
             return
         try:
             self._disk.link(temporary, path)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise UsageError(
+                    f"{self.root}: this file system has no hard links ({error.strerror}), so a name can't be won "
+                    "once there. Use a local file system such as ext4, xfs or APFS."
+                ) from error
+            raise
         finally:
             self._forget(temporary)
 
@@ -127,7 +141,7 @@ class DirectoryStore:
             path = f"{self.root}/{folder}" if folder else self.root
             try:
                 names = self._disk.list(path)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             for name in names:
                 if name.startswith(TEMPORARY):

@@ -3,9 +3,10 @@
 Invariants:
 - One writer at a time: a claim is a record with a higher epoch, and from its slot on no record of a lower epoch
   counts, because the slots of one sequence are dense and each is won once.
-- A put whose outcome is unknown is resolved by reading before anything else is done. Putting the same bytes under
-  the same name again is harmless: whichever lands, lands once. If the outcome stays unknown the ledger closes; the
-  next claim takes the slot or finds the record in it.
+- A put whose outcome is unknown is resolved before anything else is done: the same bytes are put under the same
+  name again, which is harmless (whichever lands, lands once), until the store answers; on "exists" the slot is
+  read, and holds our bytes or another's. If the outcome stays unknown the ledger closes; the next claim takes the
+  slot or finds the record in it.
 - A record counts only if the floor, read after its put, is not above it: below the floor a slot may be free again.
 - Compaction is summary and floor (one object, won by put-if-absent) first, deletes after. A floor that lands late
   is below a newer one and does nothing.
@@ -22,7 +23,7 @@ from typing import Any
 from kedge.errors import ClosedError, ConflictError, UnavailableError, UsageError
 from kedge.host import Clock, Rng, Store
 from kedge.ledger.record import Record, encode
-from kedge.ledger.snapshot import TRIES, Snapshot, slot_of
+from kedge.ledger.snapshot import Snapshot, slot_of
 
 
 class Ledger:
@@ -43,7 +44,8 @@ class Ledger:
         """Write the next epoch into the next slot, and give it; ConflictError if another claim was first."""
         self._epoch = 0
         self._probe()
-        self._store.sweep(self._prefix)
+        for folder in (self._prefix, f"{self._prefix}/floor"):
+            self._store.sweep(folder)
         self._seen.refresh()
         epoch, nonce = self._seen.view.epoch + 1, self._rng.token()
         while True:
@@ -65,21 +67,18 @@ class Ledger:
         data = encode(record, slot, self._epoch)
         try:
             won = self._win(slot, data)
+            floor = self._seen.read_floor()
         except BaseException:
             self._closed = f"the outcome of the commit into slot {slot} is unknown"
             raise
-        if not won:
-            self._seen.refresh()
-            self._check_claimed()
-            self._closed = f"slot {slot} was taken"
-            raise self._conflict(f"slot {slot} was taken")
-        floor = self._seen.read_floor()
-        if floor > slot:
-            self._closed = f"the ledger was compacted up to {floor}"
-            self._seen.refresh()
-            raise self._conflict(f"{self._closed}, past slot {slot}; if the record counted, the summary has it")
-        self._accept(data, self._epoch)
-        return slot
+        if floor <= slot and won:
+            self._accept(data, self._epoch)
+            return slot
+        self._closed = f"slot {slot} was taken" if floor <= slot else f"compaction has passed slot {slot}"
+        self._seen.refresh()
+        if floor <= slot:
+            raise self._conflict(self._closed)
+        raise self._conflict(f"{self._closed}; only the summary can say if the record counts", "conflict-unknown")
 
     def refresh(self) -> int | None:
         """Read forward to the real tip; its slot, or None when the ledger is empty. Readers need no claim."""
@@ -106,17 +105,16 @@ class Ledger:
             data = encode({"kind": "floor", "summary": dict(summary)}, below, epoch)
             with suppress(FileExistsError):  # as good: any summary of the same records says the same
                 self._put(f"{self._prefix}/floor/{below:020d}.json", data)
-            self._store.settle(f"{self._prefix}/floor")
             self._seen.refresh()
+        self._store.settle(f"{self._prefix}/floor")  # it may be another's, named but not yet durable
         self._delete_below(self._seen.view.floor)
 
     def _delete_below(self, floor: int) -> None:
         names = self._seen.patiently(lambda: self._store.list(self._prefix))
-        floors = sorted(name for name in names if name.startswith(f"{self._prefix}/floor/"))
-        records = [name for name in names if name.rpartition("/")[0] == self._prefix and 0 <= slot_of(name) < floor]
-        for name in records + floors[:-2]:
-            with suppress(UnavailableError):  # garbage is harmless; the next compaction finds it
-                self._store.delete(name)
+        for name in names:  # records and older floors
+            if 0 <= slot_of(name) < floor:
+                with suppress(UnavailableError):  # garbage is harmless; the next compaction finds it
+                    self._store.delete(name)
 
     def _accept(self, data: bytes, epoch: int) -> None:
         self._seen.view.records.append(data)
@@ -140,19 +138,8 @@ class Ledger:
         return True
 
     def _put(self, name: str, data: bytes) -> None:
-        """Put if absent; a lost answer is resolved by reading."""
-        for attempt in range(TRIES):
-            try:
-                self._store.put(name, data, if_absent=True)
-                return
-            except UnavailableError:
-                if attempt == TRIES - 1:
-                    raise
-            self._seen.wait(attempt)
-            with suppress(FileNotFoundError):
-                if self._seen.patiently(lambda: self._store.get(name)) != data:
-                    raise FileExistsError(name)
-                return
+        """Put if absent, again until there is an answer; "exists" may then speak of our own earlier put."""
+        self._seen.patiently(lambda: self._store.put(name, data, if_absent=True))
 
     def _probe(self) -> None:
         """Refuse a store that overwrites in spite of `if_absent`: it can't fence anybody."""
@@ -164,5 +151,5 @@ class Ledger:
             return
         raise UsageError(f"{self._prefix}: this store has no conditional put, so a run can't be kept safe in it.")
 
-    def _conflict(self, what: str) -> ConflictError:
-        return ConflictError(f"{self._prefix}: {what}. Stop this coordinator, or claim the ledger again.")
+    def _conflict(self, what: str, code: str | None = None) -> ConflictError:
+        return ConflictError(f"{self._prefix}: {what}. Stop this coordinator, or claim again.", code=code)

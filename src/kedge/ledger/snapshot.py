@@ -9,8 +9,8 @@ Invariants:
 - So the floor is read after the records. If it is then not above a slot, nothing had been emptied at that slot when
   it was read: what was there is the record, and what was absent is the end. If it is above, the view starts again
   from the new floor, which was durable, with its summary, before the first record below it went.
-- The highest floor lasts until a higher one is durable, and compaction keeps the one before it, so that a listing
-  that races with a compaction sees one of the two.
+- The highest floor lasts until a higher one is durable, and few floors ever lie there: a listing of them is one
+  moment on a disk, and on an object store, which lists in the order of names, its last page is.
 - `refresh` publishes a new view only when it is whole; between refreshes `floor` and `records` do no I/O.
 
 It does not write.
@@ -73,13 +73,13 @@ class Snapshot:
                     return self._publish(view)
             else:
                 start = self._at_floor(floor, start) or start
-        missing = self.name_of(start.end)
+        missing = self.name_of(self._read_from(start).end)
         raise CorruptError(f"{missing} is missing. Restore it from a copy of the directory.", code="ledger-hole")
 
     def _last_listed(self) -> int:
         """The highest slot that a listing shows: what is read afterwards must reach it, or there is a hole."""
         names = self.patiently(lambda: self._store.list(self._prefix))
-        return max((slot_of(name) for name in names if name.rpartition("/")[0] == self._prefix), default=-1)
+        return max((slot_of(name) for name in names), default=-1)
 
     def read_floor(self) -> int:
         """The highest floor, as the store has it now."""
@@ -94,25 +94,22 @@ class Snapshot:
 
     def _read_from(self, view: View) -> View:
         """The view and all records that follow it without a hole."""
-        records, epoch = list(view.records), view.epoch
+        news, epoch = list[bytes](), view.epoch
         while True:
-            slot = view.floor + len(records)
+            slot = view.end + len(news)
             data = self.read_record(slot)
             if data is None:
-                return View(view.floor, view.base, records, epoch)
+                return View(view.floor, view.base, [*view.records, *news], epoch) if news else view
             found = decode(data, slot, self.name_of(slot))["epoch"]
             if found < epoch:
-                return self._went_back(view, records, slot, found, epoch)
-            records.append(data)
+                if self.read_floor() > view.floor:
+                    return view  # compaction is emptying these slots, and a late claim has refilled one
+                raise CorruptError(
+                    f"{self.name_of(slot)}: epoch {found} after {epoch}. Restore the directory from a copy.",
+                    code="ledger-epoch",
+                )
+            news.append(data)
             epoch = found
-
-    def _went_back(self, view: View, records: list[bytes], slot: int, found: int, epoch: int) -> View:
-        if self.read_floor() > slot:  # an emptied slot that somebody long cut off has filled
-            return View(view.floor, view.base, records, epoch)
-        raise CorruptError(
-            f"{self.name_of(slot)}: epoch {found} after {epoch}: two runs wrote here. Restore the directory.",
-            code="ledger-epoch",
-        )
 
     def _at_floor(self, floor: int, seen: View) -> View | None:
         """A view that starts at `floor`; the records that an earlier view has above it are not read again."""

@@ -24,7 +24,7 @@ class CountAndSum:
     time_us: Callable[[Row], int]
     key: Callable[[Row], Row]
     value: Callable[[Row], Any]
-    keep: Callable[[Row], bool] = lambda row: True
+    keep: Callable[[Row], bool] = lambda _: True
     open: dict[tuple[int, Row], list[Any]] = field(default_factory=dict[tuple[int, Row], list[Any]])
     late: int = 0
 

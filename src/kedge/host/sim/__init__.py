@@ -7,6 +7,7 @@ from kedge.host.sim.clock import SimClock
 from kedge.host.sim.explore import Failure, explore, replay
 from kedge.host.sim.files import SECTOR_BYTES, Fault
 from kedge.host.sim.machine import SimHost, machine
+from kedge.host.sim.mutate import mutate
 from kedge.host.sim.store import SimStore
 from kedge.host.sim.turns import Outcome, Turns, attempts
 
@@ -24,5 +25,6 @@ __all__ = [
     "attempts",
     "explore",
     "machine",
+    "mutate",
     "replay",
 ]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOMENT_NAMES = 20  # a directory with fewer is read in one getdents call; really, with some 500
 FAILED = -1.0  # the part of a sync that failed: its pages are dropped
 
 
@@ -215,8 +216,19 @@ class SimDisk:
         self._process.io("mkdir", path, lambda part: self._machine.make_folders(path, part))
 
     def list(self, path: str) -> list[str]:
-        """The sorted names."""
-        return self._process.io("list", path, lambda _: self._machine.listing(path))
+        """The sorted names. In a large directory what comes or goes meanwhile may be among them or not."""
+        before = set(self._machine.listing(path)) if self.is_dir(path) else set[str]()
+
+        def act(_: float) -> list[str]:
+            names = self._machine.listing(path)
+            if len(names) < MOMENT_NAMES:
+                return names
+            steady = before & set(names)
+            return [
+                name for name in sorted(before | set(names)) if name in steady or self._machine.rng.random() < 0.5
+            ]
+
+        return self._process.io("list", path, act)
 
     def is_dir(self, path: str) -> bool:
         """Whether `path` is a directory."""

@@ -17,45 +17,57 @@ from kedge.host.sim.calls import Crashed
 from kedge.host.sim.files import Fault
 from kedge.host.sim.machine import SimHost, machine
 
+AGAIN_CALLS = 40  # a recovery is crashed at one of its first calls
+
 Work: TypeAlias = Callable[[SimHost, list[Any]], None]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A crash that the check did not survive; `replay(work, check, fault, seed, crash_at)` repeats it."""
+    """A crash that the check did not survive, and how to repeat it."""
 
     fault: Fault
     seed: int
     crash_at: int
+    again_at: int
     error: Exception
 
     def __str__(self) -> str:
-        return (
-            f"seed {self.seed}, crash at I/O call {self.crash_at} ({self.fault}): {self.error!r}. "
-            f"Repeat with replay(work, check, {self.fault!r}, {self.seed}, {self.crash_at})."
-        )
+        where = f"{self.fault!r}, {self.seed}, {self.crash_at}, {self.again_at}"
+        return f"{self.error!r}. Repeat with replay(work, check, {where})."
 
 
-def explore(work: Work, check: Work, fault: Fault = "lose", seeds: Iterable[int] = range(1)) -> list[Failure]:
-    """Every crash of `work` that `check` does not survive, for every seed; 0 is a power cut after the end."""
+def explore(
+    work: Work, check: Work, fault: Fault = "lose", seeds: Iterable[int] = range(1), *, twice: bool = False
+) -> list[Failure]:
+    """Every crash of `work` that `check` does not survive, for every seed; crash 0 is a power cut after the end.
+
+    With `twice` the check is crashed as well, somewhere, and runs again on what a second restart finds.
+    """
     failures: list[Failure] = []
     for seed in seeds:
         whole = machine(seed, fault)
         work(whole, [])
         for crash_at in [call.number for call in whole.trace if call.changes] + [0]:
+            again_at = (seed + crash_at * 7) % AGAIN_CALLS + 1 if twice else 0
             try:
-                replay(work, check, fault, seed, crash_at)
+                replay(work, check, fault, seed, crash_at, again_at)
             except Exception as error:
-                failures.append(Failure(fault, seed, crash_at, error))
+                failures.append(Failure(fault, seed, crash_at, again_at, error))
     return failures
 
 
-def replay(work: Work, check: Work, fault: Fault, seed: int, crash_at: int) -> SimHost:
-    """One crash of `explore` again; raises what the check raises."""
+def replay(work: Work, check: Work, fault: Fault, seed: int, crash_at: int, again_at: int = 0) -> SimHost:
+    """One crash of `explore` again, of the check too if `again_at`; raises what the check raises."""
     host, acked = machine(seed, fault), list[Any]()
     host.crash_at = crash_at
     with suppress(Crashed):
         work(host, acked)
     after = host.after_crash()
+    if again_at:
+        after.crash_at = again_at
+        with suppress(Crashed):
+            check(after, acked)
+        after = after.after_crash()
     check(after, acked)
     return after

@@ -8,7 +8,8 @@ and a seed decides:
 - a call is late: it raises UnavailableError and takes effect during some later call of anybody, even long after its
   sender died (a late `put(if_absent=True)` still takes effect only if the name is free then).
 
-Delayed visibility is not modelled: S3, GCS and Azure are strongly consistent.
+A listing is read in pages, in the order of names; calls of others may come between two pages. Delayed visibility is
+not modelled: S3, GCS and Azure are strongly consistent.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from kedge.host.store import checked_name
 
 if TYPE_CHECKING:
     from kedge.host.sim.machine import SimHost
+
+
+PAGE_NAMES = 5  # real stores give 1,000 names a page
 
 
 class SimStore:
@@ -59,9 +63,16 @@ class SimStore:
 
     def list(self, prefix: str) -> list[str]:
         """The sorted names below a folder."""
-        self._read(f"list {prefix}")
         folder = f"{prefix.rstrip('/')}/" if prefix else ""
-        return sorted(name for name in self.objects if name.startswith(folder))
+        found: list[str] = []
+        while len(found) % PAGE_NAMES == 0:
+            self._read(f"list {prefix}")
+            rest = (name for name in self.objects if name.startswith(folder) and name > (found or [""])[-1])
+            page = sorted(rest)[:PAGE_NAMES]
+            if not page:
+                break
+            found += page
+        return found
 
     def delete(self, name: str) -> None:
         """Remove an object, perhaps later, perhaps never."""

@@ -30,14 +30,20 @@ class _Actor:
         self.turn = threading.Lock()
         self.turn.acquire()
         self.dead = False
+        self.asleep_until = 0
 
 
 class Turns:
-    """Runs actors in an order that the seed decides; `kills` is the chance to die before each I/O call."""
+    """Runs actors in an order that the seed decides.
 
-    def __init__(self, seed: int, *, kills: float = 0.0) -> None:
+    Before each I/O call an actor dies with the chance `kills`, and sleeps for up to 100 calls of the others with
+    the chance `stalls`: that is how a coordinator becomes a zombie that does not know it.
+    """
+
+    def __init__(self, seed: int, *, kills: float = 0.0, stalls: float = 0.02) -> None:
         self._rng = random.Random(f"turns/{seed}")  # noqa: S311  (a simulation must repeat)
-        self._kills = kills
+        self._kills, self._stalls = kills, stalls
+        self._steps = 0
         self._alive: list[_Actor] = []
         self._by_thread: dict[int, _Actor] = {}
         self._done = threading.Lock()
@@ -63,13 +69,20 @@ class Turns:
         if me is None:
             return
         if not me.dead:
-            other = self._rng.choice(self._alive)
+            self._steps += 1
+            if self._rng.random() < self._stalls:
+                me.asleep_until = self._steps + self._rng.randrange(100)
+            other = self._next()
             if other is not me:
                 other.turn.release()
                 me.turn.acquire()
             me.dead = self._rng.random() < self._kills
         if me.dead:
             raise Crashed("killed by the schedule")
+
+    def _next(self) -> _Actor:
+        awake = [actor for actor in self._alive if actor.asleep_until <= self._steps]
+        return self._rng.choice(awake or self._alive)
 
     def _run(self, actor: _Actor) -> None:
         actor.turn.acquire()
@@ -81,7 +94,7 @@ class Turns:
         del self._by_thread[threading.get_ident()]
         self._alive.remove(actor)
         if self._alive:
-            self._rng.choice(self._alive).turn.release()
+            self._next().turn.release()
         else:
             self._done.release()
 

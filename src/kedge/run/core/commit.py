@@ -34,20 +34,17 @@ class Manifest:
 
     node: int
     nonce: str
-    results: Written | None
-    state: StateUnit | None
+    results: tuple[Written, ...]
+    state: tuple[StateUnit, ...]
     figures: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """As it travels to the committer."""
-        results = self.results
         return {
             "node": self.node,
             "nonce": self.nonce,
-            "results": None
-            if results is None
-            else [results.file, results.bytes, results.rows, results.min_us, results.max_us],
-            "state": None if self.state is None else self.state.to_json(),
+            "results": [[w.file, w.bytes, w.rows, w.min_us, w.max_us] for w in self.results],
+            "state": [unit.to_json() for unit in self.state],
             "figures": dict(self.figures),
         }
 
@@ -57,8 +54,8 @@ class Manifest:
         return Manifest(
             node=data["node"],
             nonce=data["nonce"],
-            results=None if data["results"] is None else Written(*data["results"]),
-            state=None if data["state"] is None else StateUnit.from_json(data["state"]),
+            results=tuple(Written(*fields) for fields in data["results"]),
+            state=tuple(StateUnit.from_json(unit) for unit in data["state"]),
             figures=data["figures"],
         )
 
@@ -81,7 +78,7 @@ def commit_record(
         **plan.to_json(),
         "kind": "batch",
         "results": _results(state, manifests, result_partitions),
-        "state": [m.state.to_json() for m in manifests if m.state is not None],
+        "state": [unit.to_json() for manifest in manifests for unit in manifest.state],
         "release": _released(state, plan, manifests),
         "figures": {**_sum_figures(manifests), "committed_us": now_us},
     }
@@ -90,10 +87,7 @@ def commit_record(
 def _results(state: RunState, manifests: Sequence[Manifest], partitions: int) -> list[dict[str, Any]]:
     ends = dict(state.result_ends)
     units: list[dict[str, Any]] = []
-    for manifest in manifests:
-        written = manifest.results
-        if written is None:
-            continue
+    for manifest, written in ((m, w) for m in manifests for w in m.results):
         partition = manifest.node % partitions
         offset = ends.get(partition, 0)
         ends[partition] = offset + written.rows
@@ -115,7 +109,7 @@ def _released(state: RunState, plan: Plan, manifests: Sequence[Manifest]) -> lis
     """State units that the version after this batch does not need: replaced by a base, or all closed."""
     if plan.scheme == "full":
         return [unit.file for unit in state.units]
-    written = [m.state for m in manifests if m.state is not None]
+    written = [unit for manifest in manifests for unit in manifest.state]
     return [unit.file for unit in (*state.units, *written) if unit.open_us <= plan.close_us]
 
 
@@ -137,14 +131,14 @@ def sweep(state: RunState, needed: Iterable[str], names: Iterable[str]) -> list[
     return [name for name in names if name not in kept and _is_dead(state, name)]
 
 
-def attempt_name(folder: str, plan: Plan, node: int, attempt: str) -> str:
+def attempt_name(folder: str, plan: Plan, node: int, attempt: str, number: int = 0) -> str:
     """A file's name: epoch, slot and attempt are in it, so that no two attempts ever share one."""
-    return f"{folder}/{plan.epoch:08d}-{plan.position:012d}-{node:04d}-{attempt}.unit"
+    return f"{folder}/{plan.epoch:08d}-{plan.position:012d}-{node:04d}-{attempt}-{number:04d}.unit"
 
 
 def _is_dead(state: RunState, name: str) -> bool:
     parts = name.rpartition("/")[2].split("-")
-    if len(parts) != 4 or not parts[0].isdigit() or not parts[1].isdigit():
+    if len(parts) != 5 or not parts[0].isdigit() or not parts[1].isdigit():
         return False  # not an attempt file: not ours to delete
     epoch, position = int(parts[0]), int(parts[1])
     return epoch < state.epoch or (epoch == state.epoch and position <= state.position)

@@ -1,0 +1,157 @@
+"""Streams: how fast and how small columns become, and how fast rows become durable, beside others.
+
+Writes `streams-codecs.json` and `streams-appends.json` (every number that was measured), `streams.md` (tables), and
+two plots. Throughput is raw row bytes over the time of all columns of the row, on one core; the disk and all rivals
+are measured in the same run, in the same place. The quick run takes fewer rows and columns and fewer rivals.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from kedge.bench import Figure, _appends, _codecs, _plots, _samples, note
+
+LZ4 = "pyarrow lz4"
+AIMED = (_codecs.CHOOSER, LZ4)
+
+
+@dataclass(frozen=True)
+class Appends:
+    """Durable appends of one stream: GB/s of raw rows by way, and what could limit ours."""
+
+    stream: str
+    row_bytes: int
+    ratio: float
+    codec_gb_s: float
+    gb_s: dict[str, float]
+
+    def limit_gb_s(self, disk_gb_s: float) -> float:
+        """Raw bytes per second that the disk or one core's codec allows, whichever is lower."""
+        return min(disk_gb_s * self.ratio, self.codec_gb_s)
+
+
+def run(quick: bool, out: Path) -> list[Figure]:
+    """Measure everything; returns a figure for each aim."""
+    _codecs.compare(("synthetic",), 4096, 1, bool)  # compiles, or loads, every kernel
+    rows, repeats = (1 << 17, 5) if quick else (1 << 20, 9)
+    streams = _samples.SAMPLES if quick else (*_samples.SAMPLES, *_samples.GENERATED)
+    note("codecs: the chooser")
+    table = _codecs.compare(streams, rows, repeats, AIMED.__contains__)
+    note("codecs: synthetic columns")
+    table += _codecs.compare(("synthetic",), 1 << 16 if quick else 1 << 19, 2 if quick else 5, bool)
+    if not quick:
+        note("codecs: all others on the sample columns")
+        table += _codecs.compare(_samples.SAMPLES, 1 << 17, 3, lambda way: way not in AIMED)
+    (out / "streams-codecs.json").write_text(json.dumps([asdict(row) for row in table], indent=1) + "\n")
+    _plots.trade_off([row for row in table if row.stream == "synthetic"], out / "streams-codecs.png")
+
+    work = out / "streams-work"
+    note("the disk")
+    disk = _appends.raw_disk_gb_s(work, 128 << 20 if quick else 1 << 30, 3)
+    names = ("road", "cluster", "bids") if quick else (*_samples.SAMPLES, *_samples.GENERATED)
+    appends = [_append(name, work, quick) for name in names]
+    note("latency")
+    data = _appends.batches("road", 24 if quick else 200)
+    late = np.percentile(_appends.latencies_ms(work, data, 2), [50, 95, 99]).tolist()
+    written = {"raw_disk_gb_s": disk, "ack_ms_p50_p95_p99": late, "appends": [asdict(one) for one in appends]}
+    (out / "streams-appends.json").write_text(json.dumps(written, indent=1) + "\n")
+    _plots.breakdown({one.stream: one.gb_s for one in appends}, disk, out / "streams-appends.png")
+    (out / "streams.md").write_text(_report(table, appends, disk, late))
+    return _codec_figures(table, rows) + _append_figures(appends, disk, late)
+
+
+def _append(name: str, work: Path, quick: bool) -> Appends:
+    """All ways of one stream."""
+    note(f"appends: {name}")
+    row_bytes = _samples.row_bytes(name)
+    data = _appends.batches(name, (64 << 20 if quick else 512 << 20) // (row_bytes * _appends.BATCH_ROWS))
+    few = data[: max(2, len(data) // 8)]
+    repeats = 2 if quick else 3
+    rates = {
+        "kedge, 1 worker": _appends.rate(_appends.kedge(1), work, data, row_bytes, repeats),
+        "kedge, 2 workers": _appends.rate(_appends.kedge(2), work, data, row_bytes, repeats),
+        "arrow + lz4 + fsync": _appends.rate(_appends.arrow_lz4, work, few if quick else data, row_bytes, repeats),
+        "parquet files": _appends.rate(_appends.parquet, work, few, row_bytes, repeats),
+    }
+    if find_spec("lmdb"):
+        rates["lmdb"] = _appends.rate(_appends.lmdb, work, data[:2] if quick else few, row_bytes, 1)
+    if find_spec("rocksdict"):
+        rates["rocksdict"] = _appends.rate(_appends.rocks, work, data[:2] if quick else few, row_bytes, 1)
+    values = _codecs.columns(_samples.table(name, _appends.BATCH_ROWS * 4, seed=1))
+    mine = [_codecs.measure(name, column, _codecs.chooser(), array, array, 5) for column, array in values.items()]
+    whole = _codecs.total(mine, name, _codecs.CHOOSER)
+    return Appends(name, row_bytes, whole.ratio, whole.encode_gb_s, rates)
+
+
+def _codec_figures(table: Sequence[_codecs.Row], rows: int) -> list[Figure]:
+    ours = {name: _codecs.total(list(table), name, _codecs.CHOOSER) for name in _samples.SAMPLES}
+    lz4 = {name: _codecs.total(list(table), name, LZ4) for name in _samples.SAMPLES}
+    encode = min(one.encode_gb_s for one in ours.values())
+    decode = min(one.decode_gb_s for one in ours.values())
+    better = min(ours[name].ratio / lz4[name].ratio for name in _samples.SAMPLES)
+    at = f"slowest of {len(ours)} sample streams, {rows:,} rows"
+    return [
+        Figure(f"chooser, compress, one core, {at}", encode, "GB/s of raw rows", ">= 3", encode >= 3),
+        Figure(f"chooser, decode, one core, {at}", decode, "GB/s of raw rows", ">= 5", decode >= 5),
+        Figure("chooser's ratio / LZ4's, worst sample, true length", better, "x", "> 1", better > 1),
+        *(
+            Figure(f"chooser's ratio, {name} ({lz4[name].ratio:.2f} by LZ4)", one.ratio, "x",
+                   f"> {lz4[name].ratio:.2f}", one.ratio > lz4[name].ratio)
+            for name, one in ours.items()
+        ),
+    ]  # fmt: skip
+
+
+def _append_figures(appends: Sequence[Appends], disk: float, late: Sequence[float]) -> list[Figure]:
+    figures = [Figure("raw disk, direct writes, 1 MiB, 8 under way", disk, "GB/s", "measured in this run", True)]
+    for one in appends:
+        for workers in ("1 worker", "2 workers"):
+            gb_s = one.gb_s[f"kedge, {workers}"]
+            million = gb_s * 1000 / one.row_bytes
+            name = f"durable append, {one.stream}, {one.row_bytes}-byte rows, {workers} ({million:.0f} M rows/s)"
+            figures.append(Figure(name, gb_s, "GB/s of raw rows", "measured in this run", True))
+    best = {one.stream: max(one.gb_s["kedge, 1 worker"], one.gb_s["kedge, 2 workers"]) for one in appends}
+    shrunk = [one for one in appends if one.ratio >= 2]
+    over_disk = min(best[one.stream] / disk for one in shrunk)
+    of_limit = min(best[one.stream] / one.limit_gb_s(disk) for one in appends)
+    over_arrow = min(best[one.stream] / one.gb_s["arrow + lz4 + fsync"] for one in appends)
+    over_parquet = min(best[one.stream] / one.gb_s["parquet files"] for one in appends)
+    worst = f"worst of {len(appends)} streams"
+    figures += [
+        Figure(f"durable append / raw disk where data shrinks 2:1, {worst}", over_disk, "x", "> 1", over_disk > 1),
+        Figure(f"durable append / limit of disk or codec, {worst}", of_limit, "x", ">= 0.7", of_limit >= 0.7),
+        Figure(f"durable append / Arrow with LZ4 and fsync, {worst}", over_arrow, "x", ">= 3", over_arrow >= 3),
+        Figure(f"durable append / Parquet files, {worst}", over_parquet, "x", ">= 10", over_parquet >= 10),
+    ]
+    for label, value in zip(("p50", "p95", "p99"), late, strict=True):
+        name = f"acknowledgement {label}, {_appends.BATCH_ROWS:,} rows of 32 bytes at a time"
+        figures.append(Figure(name, value, "ms", "measured in this run", True))
+    why = "needs Spark: kedge bench spark measures it beside rows from memory"
+    figures.append(Figure("Spark's read / the Python data source's limit", None, "x", ">= 0.8", None, why))
+    return figures
+
+
+def _report(table: Sequence[_codecs.Row], appends: Sequence[Appends], disk: float, late: Sequence[float]) -> str:
+    """Every number as Markdown tables."""
+    lines = ["# Streams", "", f"Raw disk, direct writes: {disk:.2f} GB/s. "
+             f"Acknowledgement p50, p95, p99: {late[0]:.2f}, {late[1]:.2f}, {late[2]:.2f} ms.", "",
+             "| stream | column | dtype | codec | ratio | ratio (drawn) | encode GB/s | decode GB/s |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines += [
+        f"| {r.stream} | {r.column} | {r.dtype} | {r.way} {f'({r.chosen})' if r.way == _codecs.CHOOSER else ''} "
+        f"| {r.ratio:.2f} | {r.ratio_drawn:.2f} | {r.encode_gb_s:.2f} | {r.decode_gb_s:.2f} |"
+        for r in table
+    ]
+    ways = list(dict.fromkeys(way for one in appends for way in one.gb_s))
+    lines += ["", f"| durable append, GB/s of raw rows | ratio | codec alone | {' | '.join(ways)} |",
+              "|---" * (3 + len(ways)) + "|"]  # fmt: skip
+    for one in appends:
+        rates = " | ".join(f"{one.gb_s[way]:.3f}" if way in one.gb_s else "-" for way in ways)
+        lines.append(f"| {one.stream}, {one.row_bytes} bytes | {one.ratio:.2f} | {one.codec_gb_s:.2f} | {rates} |")
+    return "\n".join(lines) + "\n"

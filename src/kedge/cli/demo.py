@@ -1,0 +1,212 @@
+"""`kedge demo`: a pipeline on Spark is killed half-way, goes on in a new process, and loses nothing.
+
+Every step is one that a user would take: append rows, start the query, kill the driver with SIGKILL, start the run
+again from its directory, read the results; then plain Spark SQL over all rows says whether they are right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HELP = "a pipeline dies half-way and goes on: about a minute"
+
+QUERY = """SELECT window(ts, '10 seconds') AS w, direction, position DIV 5280 AS segment,
+       count(*) AS reports, sum(speed) AS speed
+FROM road
+WHERE lane < 3
+GROUP BY direction, position DIV 5280, window(ts, '10 seconds')"""
+
+_CHUNK = 1 << 18
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `kedge demo`."""
+    parser.add_argument("--rows", type=int, default=24_000_000, help="rows to append")
+    parser.add_argument("--out", default="demo-out", help="where the demo's streams, run and picture go")
+    parser.add_argument("--master", default="local[2]", help="the Spark master")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the demo found."""
+
+    rows: int
+    results: int
+    killed_at_version: int
+    recovered_s: float
+    equal: bool
+    picture: str
+
+
+def run(args: argparse.Namespace) -> int:
+    """Append, start, kill, start again, compare, and draw."""
+    from rich.console import Console
+
+    console = Console(stderr=args.json, highlight=False)
+    out = Path(args.out)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    console.print(f"[bold]kedge demo[/]: {args.rows:,} rows in the manner of Linear Road\n")
+    _append(console, out, args.rows)
+    killed_at = _run_and_kill(console, out, args)
+    recovered_s = _go_on(console, out, args, killed_at)
+    results, equal = _compare(console, out, args)
+    picture = _draw(console, out, killed_at)
+    outcome = Outcome(args.rows, results, killed_at, recovered_s, equal, str(picture))
+    if args.json:
+        print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}, indent=1))
+    return 0 if equal else 1
+
+
+def _append(console: Any, out: Path, rows: int) -> None:
+    """The input: into a kedge stream, and into Parquet for the check that knows nothing of Kedge."""
+    import pyarrow.parquet as pq
+    from rich.progress import Progress
+
+    import kedge
+    from kedge.bench._road import ROAD, road
+
+    began = time.monotonic()
+    stream = kedge.stream(str(out / "road"), ROAD, event_time="ts")
+    with Progress(console=console) as progress, pq.ParquetWriter(out / "road.parquet", ROAD) as parquet:
+        bar = progress.add_task("append (durable)", total=rows)
+        tickets: list[Any] = []
+        for start in range(0, rows, _CHUNK):
+            batch = road(start, min(_CHUNK, rows - start))
+            tickets.append(stream.append(batch))
+            parquet.write_batch(batch)
+            progress.advance(bar, batch.num_rows)
+        for ticket in tickets:
+            ticket.wait()
+    stream.close()
+    console.print(f"appended in {time.monotonic() - began:.1f} s (and once more as Parquet, for the check)\n")
+
+
+def _define(out: Path) -> None:
+    """Write the run's description: from here on `kedge run start` is enough."""
+    import kedge
+    from kedge.run import Options
+
+    query = kedge.sql(QUERY, road=kedge.stream(str(out / "road")))
+    query.define(str(out / "run"), str(out / "segments"), Options())
+
+
+def _child(out: Path, args: argparse.Namespace, *more: str) -> subprocess.Popen[bytes]:
+    """`kedge run start` in a process group of its own, as an operator would start it."""
+    rows_max = str(max(_CHUNK, args.rows // 32))
+    command = [sys.executable, "-m", "kedge.cli", "run", "start", "--spark", args.master, "--rows-max", rows_max]
+    log = open(out / "driver.log", "ab")  # noqa: SIM115  (the child owns it)
+    return subprocess.Popen(
+        [*command, *more, str(out / "run")], stdout=log, stderr=log, start_new_session=True
+    )  # fmt: skip
+
+
+def _run_and_kill(console: Any, out: Path, args: argparse.Namespace) -> int:
+    """Start the run on Spark, and kill the driver and all its processes once half of the rows are through."""
+    _define(out)
+    child = _child(out, args)
+    _watch(console, out, child, "run on Spark", args.rows, until=args.rows // 2)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    version = _batches(out)[-1]["version"]
+    console.print(f"[red]SIGKILL[/] to the driver and its workers: {version} batches were committed\n")
+    return version
+
+
+def _go_on(console: Any, out: Path, args: argparse.Namespace, killed_at: int) -> float:
+    """Start the run again in a new process and let it finish; seconds until its first batch was committed."""
+    began = time.time()  # noqa: TID251  (compared with times that the ledger recorded)
+    child = _child(out, args, "--finish")
+    _watch(console, out, child, "run again", args.rows, until=None)
+    if child.wait() != 0:
+        raise SystemExit(f"The second driver failed: see {out / 'driver.log'}.")
+    first = next(batch for batch in _batches(out) if batch["version"] > killed_at)
+    recovered_s = first["figures"]["committed_us"] / 1e6 - began
+    console.print(f"first batch committed {recovered_s:.1f} s after the restart (most of it: Spark's own start)\n")
+    return recovered_s
+
+
+def _watch(console: Any, out: Path, child: Any, title: str, rows: int, *, until: int | None) -> None:
+    """A progress bar from the run's ledger, until `until` rows are committed or the process ends."""
+    from rich.progress import Progress
+
+    from kedge.host import local
+    from kedge.run.directory import RunDirectory
+    from kedge.run.status import status_of
+
+    directory = RunDirectory(local(), str(out / "run"))
+    with Progress(console=console) as progress:
+        bar = progress.add_task(title, total=rows)
+        while True:
+            ended = child.poll() is not None
+            status = status_of(directory)
+            progress.update(bar, completed=status.rows)
+            if ended or (until is not None and status.rows >= until):
+                break
+            time.sleep(0.1)
+    if ended and until is not None:
+        raise SystemExit(f"The driver ended before it was killed: see {out / 'driver.log'}.")
+
+
+def _batches(out: Path) -> list[dict[str, Any]]:
+    from kedge.host import local
+    from kedge.run.directory import RunDirectory
+
+    ledger = RunDirectory(local(), str(out / "run")).ledger()
+    ledger.refresh()
+    return [record for record in ledger.records() if record["kind"] == "batch"]
+
+
+def _compare(console: Any, out: Path, args: argparse.Namespace) -> tuple[int, bool]:
+    """Plain Spark SQL over the Parquet rows against what the run has written."""
+    import kedge
+    from kedge.spark.session import session
+
+    spark = session("kedge demo check", args.master)
+    try:
+        kedge.register(spark)
+        spark.read.parquet(str(out / "road.parquet")).createOrReplaceTempView("road")
+        want = spark.sql(QUERY)
+        got = spark.read.format("kedge").load(str(out / "segments")).select(*want.columns)
+        results = got.count()
+        missing, extra = want.exceptAll(got).count(), got.exceptAll(want).count()
+    finally:
+        spark.stop()
+    equal = missing == 0 and extra == 0 and results > 0
+    verdict = "[green]equal[/]" if equal else f"[red]different[/]: {missing} missing, {extra} too many"
+    console.print(f"{results:,} result rows against plain Spark SQL over all rows: {verdict}\n")
+    return results, equal
+
+
+def _draw(console: Any, out: Path, killed_at: int) -> Path:
+    """Throughput over time, with the crash and the recovery marked."""
+    from kedge.ui.timeline import Mark, Span, as_png, in_terminal
+
+    batches = _batches(out)
+    origin_us = batches[0]["planned_us"]
+    spans = [
+        Span(
+            (b["planned_us"] - origin_us) / 1e6,
+            (b["figures"]["committed_us"] - origin_us) / 1e6,
+            b["figures"]["rows"],
+        )
+        for b in batches
+    ]
+    marks = [
+        Mark(spans[killed_at - 1].end_s, "SIGKILL"),
+        Mark(spans[killed_at].end_s, "first batch after recovery"),
+    ]
+    console.print(in_terminal(spans, marks), markup=False)
+    picture = as_png(out / "demo.png", "Rows committed per second: a driver is killed and goes on", spans, marks)
+    console.print(f"\nthe same as a picture: {picture}")
+    return picture

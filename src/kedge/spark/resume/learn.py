@@ -1,0 +1,83 @@
+"""What a run teaches the next one: time, size and tasks of its stages, by the identity of their plan.
+
+Sources: our own files for stages that were saved; the SQL metrics of exchanges and Spark's stage times for the rest,
+adaptive execution included: the exchanges of the final plan are read, not of the first one. An exchange that adaptive
+execution replaced by another teaches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kedge.spark.resume.job import Cut
+from kedge.spark.resume.model import Stage
+from kedge.spark.resume.plan import BROADCAST, SHUFFLE, Planned, kind, seq
+
+_PACKED = 0.4  # bytes in a compressed Parquet file per byte of Spark's rows, roughly
+
+
+class Learner:
+    """Collects what is measured in one run."""
+
+    def __init__(self, planned: Planned, stages: Sequence[Stage], cores: int) -> None:
+        self._planned, self._stages, self._cores = planned, stages, cores
+        self.found: dict[str, list[int]] = {}
+
+    def saved(self, stage: Stage, cut: Cut, took_us: int, engine: Any) -> None:
+        """A stage that was saved whole in this run; stages below it that ran inside it are part of its time."""
+        self.found[stage.identity.plan] = [max(1, took_us), cut.bytes, cut.partitions]
+
+    def rest(self, engine: Any) -> None:
+        """The exchanges that ran while the result was made ready, found again by their canonical plans."""
+        if engine.final is None or kind(engine.final) != "AdaptiveSparkPlanExec":
+            return
+        wanted = [s for s in self._stages if id(s.node) in self._planned.exchange and id(s.node) not in engine.scans]
+        shapes = {id(s): self._planned.exchange[id(s.node)].jvm.canonicalized() for s in wanted}
+        times = _stage_times(self._planned)
+        for ran in _query_stages(engine.final.executedPlan()):
+            shape = ran.canonicalized()
+            for stage in wanted:
+                if stage.identity.plan not in self.found and shapes[id(stage)].equals(shape):
+                    self._learn(stage, ran.plan(), times)
+
+    def _learn(self, stage: Stage, exchange: Any, times: dict[int, tuple[int, int]]) -> None:
+        if kind(exchange) not in (BROADCAST, SHUFFLE):
+            return
+        metrics = {str(e._1()): e._2() for e in seq(exchange.metrics().toSeq())}
+        if kind(exchange) == BROADCAST:  # its data size is that of the hash table; rows tell more
+            took = 1000 * (int(metrics["collectTime"].value()) + int(metrics["buildTime"].value()))
+            width = 8 * max(1, len(seq(stage.node.jvm.output())))
+            self.found[stage.identity.plan] = [max(1, took), width * int(metrics["numOutputRows"].value()), 1]
+        elif int(metrics["shuffleWriteTime"].id()) in times:
+            run_ms, tasks = times[int(metrics["shuffleWriteTime"].id())]
+            size = round(int(metrics["dataSize"].value()) * _PACKED)
+            self.found[stage.identity.plan] = [max(1, 1000 * run_ms // min(self._cores, max(1, tasks))), size, tasks]
+
+
+def _query_stages(plan: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if kind(node).endswith("QueryStageExec"):
+            found.append(node)
+            visit(node.plan())
+        for child in seq(node.children()):
+            visit(child)
+
+    visit(plan)
+    return found
+
+
+def _stage_times(planned: Planned) -> dict[int, tuple[int, int]]:
+    """(time of all tasks in ms, tasks) of the stage that updated an accumulator, by the accumulator's id."""
+    store = planned.session.sparkContext._jsc.sc().statusStore()  # pyright: ignore
+    try:
+        stages = seq(store.stageList(None, False, False, store.stageList_default_4(), None))
+    except Exception:
+        return {}
+    found: dict[int, tuple[int, int]] = {}
+    for data in stages[:200]:
+        for update in seq(data.accumulatorUpdates()):
+            found[int(update.id())] = (int(data.executorRunTime()), int(data.numTasks()))
+    return found

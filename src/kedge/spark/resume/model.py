@@ -1,0 +1,134 @@
+"""The stages of a plan as a graph with times and sizes: learned from an earlier run, or estimated.
+
+An estimate starts from the sizes of the files and shrinks them by operator; it only has to rank the stages, and the
+first run that finishes replaces it by what was measured. A stage is split into pieces, because its finished
+partitions are saved while it runs: that is what lifts the ceiling of a plan with few long stages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kedge.errors import UsageError
+from kedge.resuming import Dag, Datum, Operation, Selection, Speeds, build, select_checkpoints
+from kedge.resuming.pieces import split
+from kedge.spark.resume.identity import Identity
+from kedge.spark.resume.plan import Node
+
+PIECES_MAX = 8
+READ_BYTES_PER_SECOND = 50e6  # of compressed input by one core, before anything was measured
+WRITE_BYTES_PER_SECOND = 60e6  # of one core, from rows to a durable Parquet file
+CUT_US = 250_000  # what a cut costs by itself: a job, and its Python workers
+_SHRINK = {"Filter": 0.4, "HashAggregate": 0.1, "ObjectHashAggregate": 0.2, "SortAggregate": 0.1, "FileSourceScan": 0.4}
+
+
+@dataclass(slots=True)
+class Stage:
+    """One thing that may be saved, and what is known of it."""
+
+    node: Node
+    identity: Identity
+    inputs: list[int]
+    label: str
+    step: str
+    whole: bool
+    refused: str
+    time_us: int = 0
+    bytes: int = 0
+    tasks: int = 1
+    learned: bool = False
+    chosen: bool = False
+    reused: int = 0
+    partitions: int = 0
+    notes: list[str] = field(default_factory=list[str])
+
+    def to_json(self) -> dict[str, Any]:
+        """What the ledger keeps, for `kedge resume show`."""
+        names = ("inputs", "label", "step", "whole", "refused", "time_us", "bytes", "tasks", "learned", "chosen")
+        told = {name: getattr(self, name) for name in (*names, "reused", "partitions")}
+        return {"id": self.identity.id, **told}
+
+
+def measure(stages: Sequence[Stage], learned: Mapping[str, Any], cores: int) -> None:
+    """Give every stage a time, a size and a number of tasks."""
+    for stage in stages:
+        known = learned.get(stage.identity.plan)
+        read = sum(size for size, _ in _own_files(stage, stages).values()) + sum(stages[i].bytes for i in stage.inputs)
+        if known is not None:
+            stage.time_us, stage.bytes, stage.tasks, stage.learned = *known, True
+            continue
+        stage.time_us = max(50_000, round(read / READ_BYTES_PER_SECOND / cores * 1e6))
+        stage.bytes = round(_estimate(stage.node, stage, stages))
+        stage.tasks = max(1, min(2 * cores, round(read / 16e6)))
+
+
+def _own_files(stage: Stage, stages: Sequence[Stage]) -> dict[str, list[int]]:
+    below = {path for i in stage.inputs for path in stages[i].identity.inputs}
+    return {path: facts for path, facts in stage.identity.inputs.items() if path not in below and facts[0] > 0}
+
+
+def _estimate(node: Node, stage: Stage, stages: Sequence[Stage]) -> float:
+    for index in stage.inputs:
+        if stages[index].node is node:
+            return float(stages[index].bytes)
+    below = [_estimate(child, stage, stages) for child in node.children]
+    if not below:
+        files = _own_files(stage, stages).values()
+        scans = sum("FileSourceScan" in part.kind for part in stage.node.walk()) or 1
+        size = sum(size for size, _ in files) / scans or 1_000_000.0
+    else:
+        size = sum(below)
+    return size * _SHRINK.get(node.kind.removesuffix("Exec"), 1.0)
+
+
+def graph(stages: Sequence[Stage]) -> Dag:
+    """The stages as operations; a cut's own cost counts as bytes."""
+    fixed = round(CUT_US / 1e6 * WRITE_BYTES_PER_SECOND)
+    data = [Datum(str(i), stage.bytes + fixed, not stage.refused) for i, stage in enumerate(stages)]
+    operations = [Operation(str(i), stage.time_us, tuple(stage.inputs), (i,)) for i, stage in enumerate(stages)]
+    return build(data, operations, [len(stages) - 1])
+
+
+def select(
+    stages: Sequence[Stage], cores: int, budget_bytes: int | None, overhead: float, failures_per_hour: float | None
+) -> Selection:
+    """Choose stages, and mark them; a point that the user marked is always chosen."""
+    dag = graph(stages)
+    fixed = dag.data[0].bytes - stages[0].bytes
+    write = WRITE_BYTES_PER_SECOND * cores
+    pieces, groups = split(dag, [min(stages[int(op.name)].tasks, PIECES_MAX) for op in dag.operations], cores)
+    selection = select_checkpoints(
+        pieces,
+        budget_bytes=budget_bytes if budget_bytes is None else budget_bytes + fixed * len(stages),
+        overhead=overhead,
+        goal="worst" if failures_per_hour is None else "expected",
+        failures_per_hour=failures_per_hour,
+        speeds=Speeds(write, 4 * write, cores),
+        groups=groups,
+    )
+    taken = {int(name.partition("[")[0]) for name in selection.saved}
+    left = float("inf") if budget_bytes is None else float(budget_bytes)
+    for index in sorted(taken, key=lambda i: stages[i].bytes):
+        left -= stages[index].bytes
+        stages[index].chosen = left >= 0
+    for stage in stages:
+        stage.chosen = (stage.chosen or bool(stage.step)) and not stage.refused
+    return selection
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def parse_budget(budget: str | int | None) -> int | None:
+    """Bytes of "2 GB", 500_000 or None."""
+    if budget is None or isinstance(budget, int):
+        if budget is not None and budget < 0:
+            raise UsageError(f"budget={budget} can't be negative.")
+        return budget
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", budget)
+    if not match or match[2].lower() not in _UNITS:
+        raise UsageError(f"budget={budget!r} is not a size: write bytes as a number, or such as '2 GB' or '500 MB'.")
+    return round(float(match[1]) * _UNITS[match[2].lower()])

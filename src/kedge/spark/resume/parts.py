@@ -1,0 +1,68 @@
+"""The two functions that run in Spark's Python workers: save a partition, give it back.
+
+`saver` writes the rows of a task into one Parquet file and puts it whole, durable, under a name with its checksum;
+`restorer` gives the rows of saved partition i in task i, in their order. Whatever fails while saving says so with
+`SAVING`, so that the driver can tell a full disk from an error of the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from kedge.errors import CorruptError, UnavailableError
+from kedge.spark.resume.job import Part, open_store, part_name
+
+SAVING = "kedge-can't-save"
+SAVED = "partition int, rows long, bytes long, file string"
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def saver(at: str, folder: str, partitions: Sequence[int], schema: pa.Schema) -> Callable[[Batches], Batches]:
+    """For mapInArrow: task i saves its rows as partition `partitions[i]`; one row tells what was saved."""
+
+    def save(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        partition, rows = partitions[task.partitionId()], 0
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=1) as writer:
+            for batch in batches:
+                rows += batch.num_rows
+                writer.write_batch(batch.rename_columns(schema.names).cast(schema))
+        data = sink.getvalue()
+        name = part_name(folder, partition, rows, data.size, xxhash.xxh3_64_hexdigest(data))
+        try:
+            open_store(at).put(name, memoryview(data))
+        except OSError as error:
+            raise UnavailableError(f"{SAVING}: {at}/{name}: {error}. Make room there.") from error
+        yield pa.RecordBatch.from_pydict(
+            {"partition": [partition], "rows": [rows], "bytes": [data.size], "file": [name]},
+            schema=pa.schema([("partition", pa.int32()), ("rows", pa.int64()), ("bytes", pa.int64()), ("file", pa.string())]),
+        )
+
+    return save
+
+
+def restorer(at: str, parts: Sequence[Part], schema: pa.Schema) -> Callable[[Batches], Batches]:
+    """For mapInArrow over one row a task: task i gives the rows of `parts[i]`."""
+
+    def restore(batches: Batches) -> Batches:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                part = parts[index]
+                data = open_store(at).get(part.file)
+                if xxhash.xxh3_64_hexdigest(data) != part.checksum or len(data) != part.bytes:
+                    raise CorruptError(
+                        f"{at}/{part.file}: the bytes do not match the name. Run `kedge resume clean {at}`."
+                    )
+                table = pq.read_table(pa.BufferReader(data), schema=schema)
+                yield from table.to_batches(max_chunksize=10_000)
+
+    return restore

@@ -1,0 +1,133 @@
+"""stream.json: what a stream is. Written once when the stream is created, and once more when it is bound to a run.
+
+It is JSON that people can read, with a checksum over its canonical form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from kedge.errors import ConflictError, CorruptError, UnavailableError, UsageError
+from kedge.host import Host
+from kedge.streams import document, layout
+from kedge.streams import schema as schemas
+from kedge.streams.files import SEGMENT_BYTES
+
+NAME = "stream.json"
+COPY = "stream.copy.json"
+PARTITIONS_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Description:
+    """The contents of stream.json."""
+
+    id: str
+    schema: pa.Schema
+    partitions: int
+    event_time: str | None
+    run: str | None = None  # the run whose ledger is this stream's manifest
+    run_id: str | None = None
+    segment_bytes: int = SEGMENT_BYTES
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        bound = {"run": self.run, "id": self.run_id}
+        body: dict[str, Any] = {
+            "format": layout.FORMAT,
+            "id": self.id,
+            "schema": schemas.to_json(self.schema),
+            "partitions": self.partitions,
+            "event_time": self.event_time,
+            "manifest": bound if self.run_id is not None else "segments",
+            "segment_bytes": self.segment_bytes,
+        }
+        return document.pack(body)
+
+
+def load(host: Host, path: str, name: str = NAME) -> Description | None:
+    """Read stream.json, or its copy; None when there is none."""
+    try:
+        raw = host.store(path).get(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    body = document.parse(raw, f"{path}/{name}")
+    try:
+        if body["format"] != layout.FORMAT:
+            raise CorruptError(
+                f"{path}/{name}: stream format {body['format']}; this Kedge reads {layout.FORMAT}.",
+                code="unit-format",
+            )
+        return _from_json(body)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(
+            f"{path}/{name} at byte 0: {error!r}. Restore it from a copy.", code="document"
+        ) from error
+
+
+def _from_json(body: Mapping[str, Any]) -> Description:
+    manifest = body["manifest"]
+    bound: Mapping[str, Any] = {} if manifest == "segments" else manifest
+    found = Description(
+        id=body["id"],
+        schema=schemas.from_json(body["schema"]),
+        partitions=int(body["partitions"]),
+        event_time=body["event_time"],
+        run=bound.get("run"),
+        run_id=bound.get("id"),
+        segment_bytes=int(body["segment_bytes"]),
+    )
+    if len(bytes.fromhex(found.id)) != 16 or not 1 <= found.partitions <= PARTITIONS_MAX:
+        raise ValueError("a number is out of its range")
+    return found
+
+
+def create(host: Host, path: str, description: Description) -> Description:
+    """Write stream.json, or find that somebody else just did."""
+    store = host.store(path)
+    try:
+        store.put(NAME, description.to_bytes(), if_absent=True)
+    except FileExistsError:
+        there = load(host, path)
+        if there is None:
+            raise UnavailableError(f"{path}/{NAME} came and went. Try again.") from None
+        return there
+    store.put(COPY, description.to_bytes())
+    return description
+
+
+def bind(host: Host, path: str, run: str, run_id: str) -> Description:
+    """Make a run's ledger the manifest of this stream, once."""
+    try:
+        lock = host.disk.lock(f"{path}/bind.lock")
+    except BlockingIOError:
+        raise UnavailableError(f"{path}: another process is binding this stream. Try again.") from None
+    try:
+        there = load(host, path)
+        if there is None:
+            raise UsageError(f"{path} is not a stream. Create it first.")
+        if there.run_id == run_id:
+            return there
+        if there.run_id is not None:
+            raise ConflictError(f"{path} is the result of run {there.run}. Give this run a stream of its own.")
+        bound = replace(there, run=run, run_id=run_id)
+        for name in (NAME, COPY):
+            host.store(path).put(name, bound.to_bytes())
+        return bound
+    finally:
+        lock.close()
+
+
+def new(host: Host, schema: pa.Schema, partitions: int, event_time: str | None, segment_bytes: int) -> Description:
+    """The description of a stream that does not exist yet."""
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise UsageError(f"A stream has 1 to {PARTITIONS_MAX:,} partitions, not {partitions}.")
+    if not 1 << 16 <= segment_bytes <= 1 << 40:
+        raise UsageError(f"A segment has 64 KiB to 1 TiB, not {segment_bytes} bytes.")
+    return Description(
+        host.rng.token(), schemas.check(schema, event_time), partitions, event_time, None, None, segment_bytes
+    )

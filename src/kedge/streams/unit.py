@@ -1,0 +1,199 @@
+"""A unit: the block of rows that is written, read, checked and discarded whole.
+
+`encode` makes its bytes of an Arrow record batch, `header` checks what the bytes say of themselves, `decode`
+gives the batch back: whole, or only some columns, of which plain fixed-width ones are views of the bytes.
+
+It does not know where units are kept; the caller's `seed` ties a unit to its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kedge import codec
+from kedge.errors import CorruptError, UsageError
+from kedge.streams import columns as cols
+from kedge.streams import nested, statistics
+from kedge.streams import schema as schemas
+from kedge.streams.layout import (
+    ATOMIC,
+    BUFFER,
+    COLUMN,
+    MORE,
+    ROWS_MAX,
+    Header,
+    Lineage,
+    aligned,
+    checksum,
+    header_size,
+    pack,
+    parse,
+    place,
+    seed,
+)
+
+__all__ = ["ROWS_MAX", "Header", "Lineage", "bounds", "decode", "encode", "header", "place", "seed"]
+
+PAGE = 4096
+
+
+def encode(
+    batch: pa.RecordBatch,
+    *,
+    first_offset: int,
+    seed: int,
+    lineage: Lineage | None = None,
+    event_time: str | None = None,
+    epoch: int = 0,
+    more: bool = False,
+    atomic: bool = False,
+    producer: str | None = None,
+    sequence: int | None = None,
+) -> NDArray[np.uint8]:
+    """The bytes of a unit, in memory that begins at a page: what direct writes want."""
+    batch = nested.flatten(batch)
+    rows = batch.num_rows
+    if rows > ROWS_MAX:
+        raise UsageError(f"A unit has at most {ROWS_MAX:,} rows, this batch has {rows:,}. Cut it into slices.")
+    column_table = np.zeros(batch.num_columns, COLUMN)
+    entries: list[tuple[Any, ...]] = []
+    bodies: list[NDArray[np.uint8]] = []
+    for index, array in enumerate(batch.columns):
+        _encode_column(array, column_table[index : index + 1], entries, bodies)
+    size = header_size(len(column_table), len(bodies), lineage, producer)
+    header_bytes = size
+    buffer_table = np.zeros(len(bodies), BUFFER)
+    for index, (entry, body) in enumerate(zip(entries, bodies, strict=True)):
+        buffer_table[index] = (*entry, size, body.nbytes, checksum(body))
+        size = aligned(size + body.nbytes)
+    min_us, max_us = _event_times(batch, event_time)
+    flags = (MORE if more else 0) | (ATOMIC if atomic else 0)
+    head = Header(
+        rows, first_offset, min_us, max_us, size, header_bytes, epoch, flags, lineage, producer, sequence, seed,
+        column_table, buffer_table,
+    )  # fmt: skip
+    return _assemble(pack(head), buffer_table, bodies, size)
+
+
+def _encode_column(
+    array: pa.Array, row: NDArray[Any], entries: list[tuple[Any, ...]], bodies: list[NDArray[np.uint8]]
+) -> None:
+    buffers = cols.split(array)
+    flags, low, high = statistics.of(array)
+    row["type"], row["layout"], row["stats"] = schemas.type_code(array.type), buffers.layout, flags
+    row["nulls"], row["first_buffer"], row["buffers"] = buffers.nulls, len(bodies), len(buffers.parts)
+    row["min"], row["max"] = np.void(low.ljust(16, b"\0")), np.void(high.ljust(16, b"\0"))
+    for role, values in buffers.parts:
+        encoded = codec.encode(np.ascontiguousarray(values))
+        entries.append((role, cols.DTYPE_CODES[values.dtype], encoded.codec, 0, encoded.params, len(values)))
+        bodies.append(encoded.body)
+
+
+def _event_times(batch: pa.RecordBatch, event_time: str | None) -> tuple[int | None, int | None]:
+    if event_time is None:
+        return None, None
+    column = batch.column(event_time)
+    if column.null_count == len(column):
+        return None, None
+    values = cols.fixed_values(column.drop_null() if column.null_count else column)
+    return int(values.min()), int(values.max())
+
+
+def _assemble(
+    head: bytes, table: NDArray[Any], bodies: Sequence[NDArray[np.uint8]], size: int
+) -> NDArray[np.uint8]:
+    room = np.empty(size + PAGE, np.uint8)
+    skip = -room.ctypes.data % PAGE
+    out = room[skip : skip + size]
+    out[: len(head)] = np.frombuffer(head, np.uint8)
+    at = len(head)
+    for start, body in zip(table["start"].tolist(), bodies, strict=True):
+        out[at:start] = 0
+        at = start + body.nbytes
+        out[start:at] = body
+    out[at:] = 0
+    return out
+
+
+def header(buf: Any, *, seed: int, start: int = 0) -> Header:
+    """The checked header of the unit at `start` of `buf`; CorruptError names the byte."""
+    return parse(memoryview(buf).cast("B"), start, seed)
+
+
+def decode(
+    buf: Any, header: Header, schema: pa.Schema, columns: Sequence[str] | None = None, *, start: int = 0
+) -> pa.RecordBatch:
+    """The rows of the unit at `start` of `buf`: all columns of `schema`, or those named, in the order named."""
+    if header.lost:
+        raise CorruptError(
+            f"byte {start}: rows {header.first_offset} to {header.end} were lost before a repair. Skip them.",
+            code="rows-lost",
+        )
+    kept = nested.leaves(schema)
+    if len(header.columns) != len(kept):
+        raise CorruptError(f"byte {start}: {len(header.columns)} columns where the stream has {len(kept)}.")
+    whole = np.frombuffer(buf, np.uint8, header.bytes, start)
+    picked = pa.schema([_field(schema, name) for name in (schema.names if columns is None else columns)])
+    leaves = (
+        _decode_column(whole, header, kept.get_field_index(leaf.name), leaf, start)
+        for field in picked
+        for leaf in nested.leaves_of(field)
+    )
+    arrays = [nested.nest(leaves, field) for field in picked]
+    if not arrays:  # rows without columns: count(*)
+        return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), header.rows, [None]))
+    return pa.RecordBatch.from_arrays(arrays, schema=picked)
+
+
+def _field(schema: pa.Schema, name: str) -> pa.Field:
+    index = schema.get_field_index(name)
+    if index < 0:
+        raise UsageError(f"There is no column {name!r}; there are {', '.join(schema.names)}.")
+    return schema.field(index)
+
+
+def _decode_column(whole: NDArray[np.uint8], header: Header, index: int, field: pa.Field, start: int) -> pa.Array:
+    row = header.columns[index]
+    first, count = int(row["first_buffer"]), int(row["buffers"])
+    table = header.buffers[first : first + count]
+
+    def read(part: int, kind: np.dtype[Any], rows: int) -> NDArray[Any]:
+        return _decode_buffer(whole, table[part], kind, rows)
+
+    try:
+        if int(row["type"]) != schemas.type_code(field.type):
+            raise CorruptError(f"its type code is {int(row['type'])}, not that of {field.type}", code="unit-column")
+        return cols.join(
+            field.type, int(row["layout"]), int(row["nulls"]), header.rows, table["role"].tolist(),
+            table["count"].tolist(), read,
+        )  # fmt: skip
+    except CorruptError as error:
+        byte = start + (int(table["start"][0]) if count else 0)
+        raise CorruptError(f"byte {byte}: column {field.name!r}: {error}", code=error.code) from error
+
+
+def _decode_buffer(whole: NDArray[np.uint8], entry: Any, kind: np.dtype[Any], rows: int) -> NDArray[Any]:
+    _, code, number, _, params, count, at, size, sum_ = entry.item()
+    if cols.DTYPES.get(code) != kind or count != rows:
+        raise CorruptError(f"{count} values of type code {code} where {rows} of {kind} belong", code="unit-column")
+    body = whole[at : at + size]
+    if checksum(body) != sum_:
+        raise CorruptError(f"the checksum of its bytes {at} to {at + size} does not match", code="unit-checksum")
+    values = codec.decode(codec.Encoded(number, tuple(params), body), kind, rows)
+    if values.shape != (rows,) or values.dtype != kind:
+        raise CorruptError(f"codec {number} gave {values.shape} of {values.dtype}", code="unit-column")
+    return np.ascontiguousarray(values)
+
+
+def bounds(header: Header, schema: pa.Schema, name: str) -> tuple[Any, Any, int]:
+    """(min, max, nulls) of a column, from the header alone; None where there is no bound."""
+    kept = nested.leaves(schema)
+    index = kept.get_field_index(name)
+    row = header.columns[index]
+    low, high = statistics.read(kept.field(index).type, int(row["stats"]), bytes(row["min"]), bytes(row["max"]))
+    return low, high, int(row["nulls"])

@@ -1,0 +1,190 @@
+"""The one writer of a partition: appends units, makes them durable, says so.
+
+No threads here: `appender` gives this class work from its own thread, the simulator from none.
+
+Invariants:
+- `commit` is: sync of the data, check that the epoch is still held, publish the slot, and only then acknowledge.
+- The units of one append are written into one segment, one after the other.
+- The data of a segment is durable before a unit is written to the next one.
+- After any I/O error nothing is written any more: what is on the disk is unknown until recovery has read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import ClosedError, KedgeError
+from kedge.host import File
+from kedge.streams import layout
+from kedge.streams.epoch import Slot
+from kedge.streams.files import PartitionFiles
+from kedge.streams.layout import aligned
+from kedge.streams.recovery import create_segment, recover
+from kedge.streams.segment import PAGE, Mark, SegmentName
+
+_ZEROS = np.zeros(PAGE, np.uint8)
+
+
+class PartitionWriter:
+    """Holds a partition's epoch until it is closed."""
+
+    def __init__(self, files: PartitionFiles, *, takeover: bool = False) -> None:
+        self._files = files
+        self._claim = files.epochs.claim(takeover=takeover)
+        self._file: File | None = None
+        self._room = 0
+        self._broken: str | None = None
+        try:
+            self.recovered = recover(files, self._claim)
+        except BaseException:
+            self._claim.close()
+            raise
+        self._slot: Slot = self.recovered.slot
+        self._written = self._slot  # how far units are written; `_slot` is how far they are durable
+        self.marks: dict[str, Mark] = dict(self.recovered.marks)  # of what is written
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that this writer holds."""
+        return self._claim.epoch
+
+    @property
+    def end(self) -> int:
+        """The durable end."""
+        return self._slot.end
+
+    @property
+    def written_end(self) -> int:
+        """The end of what is written, durable or not."""
+        return self._written.end
+
+    def write(
+        self, units: Sequence[NDArray[np.uint8]], rows: int, producer: str | None, sequence: int | None
+    ) -> None:
+        """Write the units of one append; durable only after `commit`."""
+        self._check_open()
+        try:
+            self._write(units)
+        except (OSError, KedgeError) as error:
+            raise self._break(error) from error
+        first = self._written.end
+        self._written = replace(self._written, end=first + rows)
+        if producer is not None and sequence is not None:
+            self.marks[producer] = Mark(sequence, first, first + rows)
+
+    def commit(self) -> int:
+        """Make everything written durable and visible; the new end."""
+        self._check_open()
+        if self._written == self._slot:
+            return self._slot.end
+        self.prepare()
+        return self.publish()
+
+    def prepare(self) -> None:
+        """Make everything written durable, and see that nobody has taken over; nothing is visible yet."""
+        self._check_open()
+        try:
+            self._sync()
+        except (OSError, KedgeError) as error:
+            raise self._break(error) from error
+
+    def publish(self, *, durable: bool = False) -> int:
+        """Let everything written be seen: `prepare` comes first; the new end."""
+        self._check_open()
+        try:
+            self._slot = self._written = self._claim.publish(self._written, durable=durable)
+        except (OSError, KedgeError) as error:
+            raise self._break(error) from error
+        return self._slot.end
+
+    def close(self) -> None:
+        """Commit, leave the partition clean for the next writer, and give it back."""
+        if self._broken is not None:
+            self._release()
+            return
+        try:
+            self.commit()
+            if self._file is not None and not self._slot.sealed:
+                self._file.truncate(self._slot.position)
+                self._file.sync()
+            self._claim.check()
+            self._claim.publish(replace(self._slot, clean=True), durable=True)
+        finally:
+            self._broken = "it was closed"
+            self._release()
+
+    def abandon(self) -> None:
+        """Give the partition back without writing another byte."""
+        self._broken = self._broken or "it was closed"
+        self._release()
+
+    def _write(self, units: Sequence[NDArray[np.uint8]]) -> None:
+        total = sum(aligned(unit.nbytes, PAGE) for unit in units)
+        if self._file is None or self._written.position + total > self._room:
+            self._make_room(total)
+        assert self._file is not None
+        name = self._name
+        offset, position = self._written.end, self._written.position
+        for unit in units:
+            seed = layout.seed(self._files.stream, self._files.partition, name.number, self.epoch, offset)
+            rows = layout.place(unit.data, self.epoch, seed)
+            self._file.write(unit, position)
+            if unit.nbytes % PAGE:
+                self._file.write(_ZEROS[: -unit.nbytes % PAGE], position + unit.nbytes)
+            offset += rows
+            position += aligned(unit.nbytes, PAGE)
+        self._written = replace(self._written, position=position)
+
+    def _make_room(self, total: int) -> None:
+        """Go on in the segment of a clean close if there is room, else begin a new one."""
+        last = self._written
+        if self._file is None and last.segment and not last.sealed:
+            self._name = self._files.chain(last)[-1]
+            if last.position + total <= self._files.segment_bytes:
+                self._file = self._files.host.disk.open(self._files.path(self._name), "write")
+                self._room = self._files.segment_bytes
+                self._file.allocate(self._room)
+                return
+        if self._file is not None:
+            self._file.truncate(last.position)
+            self._sync()
+            self._file.close()
+            self._file = None
+        self._name = SegmentName(last.segment + 1, last.end, self.epoch, last.segment_epoch)
+        self._file, position = create_segment(
+            self._files, self._name, self.marks, max(total, self._files.segment_bytes - PAGE)
+        )
+        self._room = self._file.size()
+        self._claim.check()
+        self._slot = self._claim.publish(
+            Slot(self.epoch, self._name.number, self.epoch, position, last.end), durable=True
+        )
+        self._written = self._slot
+
+    def _sync(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+        self._claim.check()
+
+    def _check_open(self) -> None:
+        if self._broken is not None:
+            raise ClosedError(f"{self._files.folder} takes no more appends: {self._broken}. Open the stream again.")
+
+    def _break(self, error: Exception) -> Exception:
+        self._broken = str(error)
+        if isinstance(error, KedgeError):
+            return error
+        return ClosedError(
+            f"{self._files.folder}: {error}. Nothing after the last acknowledged append is certain; "
+            "open the stream again, which recovers it."
+        )
+
+    def _release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._claim.close()
