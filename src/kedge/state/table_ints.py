@@ -74,7 +74,7 @@ def put(
                             table[2 * at + 1] = slot ^ 1
                             again += 1
                         changed += 1
-                        gained += 2 * now - 1
+                        gained += 1 if now else -1
                     break
                 at = (at + 1) & mask
     return added, gained, changed + added, again, logged
