@@ -67,6 +67,7 @@ def run(quick: bool, out: Path) -> list[Figure]:
         by_calls = [adding(sizes.base, sizes.size, calls) for calls in sizes.calls]
         by_size = [adding(sizes.base, size, 10) for size in sizes.sizes]
         by_base = [adding(base, sizes.size, 10) for base in sizes.bases]
+        logging = adding(sizes.base, sizes.base // 100, 1)  # the paper's 10,000 of 1,000,000
         note("stored bytes")
         stored = {size: on_redis.stored(path, client, size, 100 if not quick else 20) for size in sizes.sizes}
         note("reading and moving after checkpoints")
@@ -94,7 +95,7 @@ def run(quick: bool, out: Path) -> list[Figure]:
     }
     (out / "state-raw.json").write_text(dumps(raw, indent=1) + "\n")
     return [
-        *_writing(sizes, by_calls, by_size),
+        *_writing(sizes, logging, by_size),
         *_storing(stored),
         *_moving(sizes, travels),
         *_in_process(sizes, rates),
@@ -110,21 +111,20 @@ def _held(figure: str, value: float, unit: str, aim: str, met: bool) -> Figure:
     return Figure(figure, round(value, 4), unit, aim, met)
 
 
-def _writing(sizes: Sizes, by_calls: list[on_redis.Adding], by_size: list[on_redis.Adding]) -> list[Figure]:
+def _writing(sizes: Sizes, logging: on_redis.Adding, by_size: list[on_redis.Adding]) -> list[Figure]:
     def worst(ours: str, rival: str) -> float:
         return max(one.ms[ours] / one.ms[rival] for one in by_size)
 
     scale = f"base {sizes.base:,}, M {' and '.join(f'{size:,}' for size in sizes.sizes)}"
-    first = by_calls[0]  # N = 1: a version after every call, as sinks make them
-    extra = {name: max(0.0, first.ms[name] - first.ms["plain commands"]) for name in ("undo", "full")}
-    share = extra["undo"] / max(extra["full"], 1e-9)
+    alone = logging.add_ms["full"]  # the base write by the same client, without any log
+    share = max(0.0, logging.ms["undo"] - alone) / max(logging.ms["full"] - alone, 1e-9)
     readable = worst("undo", "plain commands")
     elements, plain = worst("redo", "command log by element"), worst("redo", "plain commands")
     appends = worst("redo", "packed command log")
     return [
         _held(f"readable mode / plain commands, worst of {scale}", readable, "x", "<= 1.6", readable <= 1.6),
         _held(
-            f"readable mode's logging time / full's, base {first.base:,}, M {first.size:,}, N {first.calls}",
+            f"readable mode's logging time / full's, base {logging.base:,}, M {logging.size:,}, N 1",
             share, "x", "<= 0.1", share <= 0.1,
         ),
         _held(f"log mode / element-wise command log, worst of {scale}", elements, "x", "<= 0.5", elements <= 0.5),
@@ -146,8 +146,8 @@ def _storing(stored: dict[int, dict[str, int]]) -> list[Figure]:
 def _moving(sizes: Sizes, travels: list[on_redis.Travel]) -> list[Figure]:
     last = travels[-1]
     reads = max(one.read_ms["redo"] / one.read_ms["plain commands"] for one in travels)
-    replay = last.replay_ms / max(last.rollback_ms[name] for name in ("undo", "redo"))
     own = max(last.rollback_ms[name] for name in ("undo", "redo")) / last.write_ms
+    readable, log = (last.replay_ms / last.rollback_ms[name] for name in ("undo", "redo"))
     wrong, counts = sum(one.wrong for one in travels), ", ".join(str(one.checkpoints) for one in travels)
     changed = sizes.travel_size * (sizes.travel_calls // 2) * last.checkpoints
     scale = f"{last.checkpoints} versions, {changed:,} members"
@@ -157,7 +157,8 @@ def _moving(sizes: Sizes, travels: list[on_redis.Travel]) -> list[Figure]:
             f"log mode's reads / plain reads, worst of {counts} versions",
             reads, "x", "<= 2", reads <= 2,
         ),
-        _held(f"replaying commands / rollback of {scale}", replay, "x", ">= 10", replay >= 10),
+        _held(f"replaying commands / rollback in log mode, {scale}", log, "x", ">= 10", log >= 10),
+        _held(f"replaying commands / rollback in readable mode, {scale}", readable, "x", ">= 10", readable >= 10),
         _held(f"rollback of {scale} / those members' own write time", own, "x", "<= 2", own <= 2),
     ]  # fmt: skip
 
