@@ -1,41 +1,13 @@
 """Versioned structures: one log of net changes, forwards and backwards.
 
-`open_store(url)` (which is `kedge.store`) chooses the backend; `store.py` is what a user holds; `collection.py` and
+`open_store(url)` (`kedge.store` to users) chooses the backend; `store.py` is what a user holds; `collection.py` and
 its siblings are the structures; `readers.py` is the seam to the backends (`embedded.py`, `redis_*.py`); `delta.py`
 is the algebra that all of it rests on.
 """
 
 from __future__ import annotations
 
-from kedge.errors import UsageError
-from kedge.host import Host, local
+from kedge.state.opening import store as open_store
 from kedge.state.store import Store
 
 __all__ = ["Store", "open_store"]
-
-
-def open_store(
-    url: str = "memory:", *, scheme: str = "undo", read_only: bool = False, host: Host | None = None
-) -> Store:
-    """Open the versioned store at `url`, or create it: `memory:`, a directory, or `redis://host:port/db?name=kedge`.
-
-    `scheme` is for structures that are created from now on. A store that is opened `read_only` takes no epoch from
-    a writer and refuses changes.
-    """
-    host = host or local()
-    if url == "memory:":
-        from kedge.state.embedded import Embedded
-
-        return Store(url, Embedded(host.clock), host.clock, scheme)
-    if url.startswith(("redis://", "rediss://", "unix://", "valkey://")):
-        from kedge.state.redis_store import open_redis
-
-        return Store(url, open_redis(url, host.clock, read_only=read_only), host.clock, scheme)
-    if "://" in url:
-        raise UsageError(
-            f"A store can't be kept at {url}: use memory:, a directory, redis://, rediss:// or unix://."
-        )
-    from kedge.state.directory import open_directory
-
-    root = url.removeprefix("file:")
-    return Store(url, open_directory(root, host, read_only=read_only), host.clock, scheme)

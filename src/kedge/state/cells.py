@@ -86,7 +86,9 @@ class IntCells:
         self._absent = 2 if missing is UNKNOWN else 0
         self._table: Ints = np.zeros(2 * _SMALLEST, np.int64)
         self._log: Ints = np.empty(_SMALLEST, np.int64)
+        self._codes: Flags = np.empty(_SMALLEST, np.uint8)
         self._logged, self._used, self._epoch = 0, 0, 2
+        self._again = False  # whether a member changed twice in the open layer
         self.size = 0
 
     @property
@@ -102,13 +104,14 @@ class IntCells:
 
     def put_ints(self, keys: Ints, present: bool) -> int:
         """Make members present or absent; returns how many really changed."""
-        changed_all = 0
+        changed_all = added = 0
         for start in range(0, len(keys), _CHUNK):
             part = keys[start : start + _CHUNK]
-            self._reserve(len(part))
-            added, gained, changed, self._logged = table_ints.put(
-                self._table, part, int(present), self._epoch, self._absent, self._log, self._logged
+            self._reserve(len(part), added * (len(keys) - start) // _CHUNK)
+            added, gained, changed, again, self._logged = table_ints.put(
+                self._table, part, int(present), self._epoch, self._absent, self._log, self._codes, self._logged
             )
+            self._again |= again > 0
             self._used += added
             self.size += gained
             changed_all += changed
@@ -116,6 +119,7 @@ class IntCells:
 
     def load_ints(self, keys: Ints, flags: Flags) -> None:
         """State which members are there, outside the open layer."""
+        self._again |= self._logged > 0  # a slot of the open layer may have changed under the log
         for start in range(0, len(keys), _CHUNK):
             part = keys[start : start + _CHUNK]
             self._reserve(len(part))
@@ -130,6 +134,9 @@ class IntCells:
 
     def open(self) -> IntDelta:
         """The net change of the open layer."""
+        if not self._again:
+            codes = self._codes[: self._logged]
+            return IntDelta(self._log[: self._logged].copy(), codes >> np.uint8(1), codes & np.uint8(1))
         keys = np.empty(self._logged, np.int64)
         old, new = np.empty(self._logged, np.uint8), np.empty(self._logged, np.uint8)
         count = table_ints.changes(self._table, self._log, self._logged, keys, old, new)
@@ -139,7 +146,7 @@ class IntCells:
         """Close the open layer: the next epoch sees every slot as untouched."""
         delta = self.open()
         self._epoch += 1
-        self._logged = 0
+        self._logged, self._again = 0, False
         return delta
 
     def ints(self) -> Ints:
@@ -172,20 +179,20 @@ class IntCells:
         slots = self._table[1::2]
         return self._table[0::2][(slots != 0) & (slots & 1 == 0)]
 
-    def _reserve(self, more: int) -> None:
+    def _reserve(self, more: int, likely: int = 0) -> None:
+        """Room for `more` entries; when the table has to grow for them, for the `likely` ones as well."""
         if self._logged + more > len(self._log):
-            log = np.empty(max(2 * len(self._log), self._logged + more), np.int64)
-            log[: self._logged] = self._log[: self._logged]
-            self._log = log
+            room = max(2 * len(self._log), self._logged + max(more, likely))
+            log, codes = np.empty(room, np.int64), np.empty(room, np.uint8)
+            log[: self._logged], codes[: self._logged] = self._log[: self._logged], self._codes[: self._logged]
+            self._log, self._codes = log, codes
         capacity = len(self._table) >> 1
         if (self._used + more) * 5 <= capacity * 3:
             return
-        while (self._used + more) * 5 > capacity * 3:
+        while (self._used + max(more, likely)) * 5 > capacity * 3:
             capacity *= 2
         table = np.zeros(2 * capacity, np.int64)
-        self._used = table_ints.rehash(
-            self._table, table, self._log, self._logged, int(self._absent == 2), self._epoch
-        )
+        self._used = table_ints.rehash(self._table, table, int(self._absent == 2), self._epoch)
         self._table = table
 
 

@@ -302,6 +302,7 @@ class RedisStore:
 
     def _path(self, name: str, start: int, end: int) -> Delta:
         """The net change forwards; old values may be missing above the base."""
+        self._fetch_layers(self.line.layers(start, end))
         return chain(self.delta(number, name) for number in self.line.layers(start, end))
 
     def delta(self, number: int, name: str) -> Delta:
@@ -329,6 +330,15 @@ class RedisStore:
                 )
             self._layers[number] = unpack(blob, f"{self.link.where} layer {number}")
         return self._layers[number]
+
+    def _fetch_layers(self, numbers: list[int]) -> None:
+        """Several layers in one answer."""
+        asked = [number for number in numbers if number not in self._layers]
+        if len(asked) > 1:
+            blobs = self.link.call(b"HMGET", self.keys.layers, *[b"%d" % number for number in asked])
+            for number, blob in zip(asked, blobs, strict=True):
+                if blob is not None:
+                    self._layers[number] = unpack(blob, f"{self.link.where} layer {number}")
 
     def raws(self, number: int) -> list[Raw]:
         """The calls that were logged for a version."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from kedge.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
@@ -70,3 +72,22 @@ class Sink:
                 "Restore the store, or start the query from a later batch."
             )
         return older[-1]
+
+
+def into_set(structure: str, column: str) -> Callable[[Store, pa.Table], None]:
+    """Batches that add a column's values to a set."""
+    return lambda store, table: store.set(structure).update(table.column(column))
+
+
+def into_map(structure: str, key: str, value: str) -> Callable[[Store, pa.Table], None]:
+    """Batches that set a map's fields from two columns; the last row of a field wins."""
+    return lambda store, table: store.map(structure).update(table.column(key), table.column(value))
+
+
+def into_counter(structure: str) -> Callable[[Store, pa.Table], None]:
+    """Batches whose rows are counted."""
+
+    def apply(store: Store, table: pa.Table) -> None:
+        store.counter(structure).incr(table.num_rows)
+
+    return apply

@@ -1,11 +1,12 @@
 """An open-addressing table of int64 members that remembers what the open layer changed: one probe a member.
 
 Layout: `table` is [key, slot] pairs; slot 0 is empty, else slot = epoch << 3 | before << 1 | now, where `before` is
-what was there when the epoch first touched the member (0 absent, 1 present, 2 unknown). A member is appended to the
-log at its first touch in an epoch, as a position in the table.
+what was there when the epoch first touched the member (0 absent, 1 present, 2 unknown). At its first touch in an
+epoch a member goes into the log with `before << 1 | now`: while no member changes twice, the log is the net change,
+and only if one did, `changes` looks at the slots again.
 
 Invariants: the capacity is a power of two and at most 60% full; entries are never removed (an absent member keeps
-its place until the table is rebuilt); a position in the log is valid until the table grows: `rehash` rewrites it.
+its place until the table is rebuilt).
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ def _home(key: np.int64, shift: int) -> np.int64:
 
 @jit
 def put(
-    table: Ints, keys: Ints, now: int, epoch: int, missing: int, log: Ints, logged: int
-) -> tuple[int, int, int, int]:
-    """Make `keys` present or absent: returns (entries added, members gained, members that changed, log length).
+    table: Ints, keys: Ints, now: int, epoch: int, missing: int, log: Ints, codes: Flags, logged: int
+) -> tuple[int, int, int, int, int]:
+    """Make `keys` present or absent.
 
+    Returns entries added, members gained, members that changed, those that changed again, and the log's length.
     `missing` is what a member without an entry is: 0 absent, 2 unknown.
     """
     mask = (len(table) >> 1) - 1
@@ -38,35 +40,44 @@ def put(
     while size:
         shift -= 1
         size >>= 1
-    added = gained = changed = 0
-    for i in range(len(keys)):
-        key = keys[i]
-        at = _home(key, shift)
-        while True:
-            slot = table[2 * at + 1]
-            if slot == 0:
-                if missing != now:
-                    table[2 * at] = key
-                    table[2 * at + 1] = epoch << 3 | missing << 1 | now
-                    log[logged] = at
-                    logged += 1
-                    added += 1
-                    changed += 1
-                    gained += now
-                break
-            if table[2 * at] == key:
-                if slot & 1 != now:
-                    if slot >> 3 != epoch:
-                        log[logged] = at
+    added = gained = changed = again = 0
+    for start in range(0, len(keys), 32):
+        end = min(start + 32, len(keys))
+        warm = np.int64(0)  # touch a block's slots first: their cache misses overlap
+        for i in range(start, end):
+            warm |= table[2 * _home(keys[i], shift) + 1]
+        if warm < 0:  # never, since slots are not negative; but it keeps the loads
+            return 0, 0, 0, 0, -1
+        for i in range(start, end):
+            key = keys[i]
+            at = _home(key, shift)
+            while True:
+                slot = table[2 * at + 1]
+                if slot == 0:
+                    if missing != now:
+                        table[2 * at] = key
+                        table[2 * at + 1] = epoch << 3 | missing << 1 | now
+                        log[logged] = key
+                        codes[logged] = missing << 1 | now
                         logged += 1
-                        table[2 * at + 1] = epoch << 3 | (slot & 1) << 1 | now
-                    else:
-                        table[2 * at + 1] = slot ^ 1
-                    changed += 1
-                    gained += 2 * now - 1
-                break
-            at = (at + 1) & mask
-    return added, gained, changed, logged
+                        added += 1
+                        gained += now
+                    break
+                if table[2 * at] == key:
+                    if slot & 1 != now:
+                        if slot >> 3 != epoch:
+                            log[logged] = key
+                            codes[logged] = (slot & 1) << 1 | now
+                            logged += 1
+                            table[2 * at + 1] = epoch << 3 | (slot & 1) << 1 | now
+                        else:
+                            table[2 * at + 1] = slot ^ 1
+                            again += 1
+                        changed += 1
+                        gained += 1 if now else -1
+                    break
+                at = (at + 1) & mask
+    return added, gained, changed + added, again, logged
 
 
 @jit
@@ -120,10 +131,11 @@ def load(table: Ints, keys: Ints, flags: Flags) -> tuple[int, int]:
 
 
 @jit
-def rehash(old: Ints, table: Ints, log: Ints, logged: int, keep_absent: int, epoch: int) -> int:
-    """Move every entry into a larger, empty `table` and the log with it; returns the entries moved.
+def rehash(old: Ints, table: Ints, keep_absent: int, epoch: int) -> int:
+    """Move every entry into a larger, empty `table`; returns the entries moved.
 
-    Absent members that the open layer did not touch are left behind unless `keep_absent`.
+    Both tables are in the order of the hash, so this reads and writes them from one end to the other. Absent members
+    that the open layer did not touch are left behind unless `keep_absent`.
     """
     mask = (len(table) >> 1) - 1
     shift = 64
@@ -131,8 +143,6 @@ def rehash(old: Ints, table: Ints, log: Ints, logged: int, keep_absent: int, epo
     while size:
         shift -= 1
         size >>= 1
-    for i in range(logged):  # the log follows by key: park the keys in it
-        log[i] = old[2 * log[i]]
     moved = 0
     for source in range(len(old) >> 1):
         slot = old[2 * source + 1]
@@ -145,23 +155,27 @@ def rehash(old: Ints, table: Ints, log: Ints, logged: int, keep_absent: int, epo
         table[2 * at] = key
         table[2 * at + 1] = slot
         moved += 1
-    for i in range(logged):
-        at = _home(log[i], shift)
-        while table[2 * at] != log[i] or table[2 * at + 1] == 0:
-            at = (at + 1) & mask
-        log[i] = at
     return moved
 
 
 @jit
 def changes(table: Ints, log: Ints, logged: int, keys: Ints, old: Flags, new: Flags) -> int:
-    """The net changes of the open layer into the columns; returns how many there are."""
+    """The net changes of an open layer in which members changed twice, into the columns; returns how many."""
+    mask = (len(table) >> 1) - 1
+    shift = 64
+    size = mask
+    while size:
+        shift -= 1
+        size >>= 1
     count = 0
     for i in range(logged):
-        slot = table[2 * log[i] + 1]
+        at = _home(log[i], shift)
+        while table[2 * at] != log[i] or table[2 * at + 1] == 0:
+            at = (at + 1) & mask
+        slot = table[2 * at + 1]
         before, now = slot >> 1 & 3, slot & 1
         if before != now:
-            keys[count] = table[2 * log[i]]
+            keys[count] = log[i]
             old[count] = before
             new[count] = now
             count += 1
