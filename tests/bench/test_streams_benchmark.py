@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kedge.bench import _appends, _codecs
+from kedge.bench import _streams_appends as _appends
+from kedge.bench import _streams_codecs as _codecs
 from kedge.bench.streams import Appends
 from kedge.streams import stream
 

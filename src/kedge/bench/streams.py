@@ -16,7 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kedge.bench import Figure, _appends, _codecs, _plots, _samples, note
+from kedge.bench import Figure, _samples, note
+from kedge.bench import _streams_appends as _appends
+from kedge.bench import _streams_codecs as _codecs
+from kedge.bench import _streams_plots as _plots
 
 LZ4 = "pyarrow lz4"
 AIMED = (_codecs.CHOOSER, LZ4)

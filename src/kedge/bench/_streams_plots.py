@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.bench import note
-from kedge.bench._codecs import Row
+from kedge.bench._streams_codecs import Row
 
 MARKERS = "osD^vP*X<>hpd8H1234"
 
