@@ -217,3 +217,20 @@ def test_another_stream_under_a_checkpoint_is_refused(spark: SparkSession, sourc
     query, _ = follow(spark, source, tmp_path / "c", {})
     with pytest.raises(Exception, match="made with another stream"):
         query.awaitTermination()
+
+
+def test_a_subscription_holds_what_was_not_read_and_lets_go_of_the_rest(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    options = {"subscription": "billing", "maxRowsPerBatch": 400}
+    query, first = follow(spark, source, tmp_path / "c", options)
+    query.awaitTermination()
+    assert sorted(chain(*first)) == ALL
+    with stream(source) as there:
+        saved = there.subscriptions()["billing"]
+        assert 0 < sum(saved) <= 1200, "Spark tells a source that a batch is done when it plans the next one"
+        begun = there.subscribe("billing").positions
+    query, second = follow(spark, source, tmp_path / "another", options)
+    query.awaitTermination()
+    behind = [*range(begun[0], 900), *range(1000 + begun[1], 1300)]
+    assert sorted(chain(*second)) == behind, "a query without a checkpoint goes on where its subscription is"

@@ -179,8 +179,16 @@ class StreamReader(PieceReader, DataSourceStreamReader, SupportsTriggerAvailable
         return _kept_open(self.path, self.identity)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
-        return self._offset(starting(self._source, self.options.starting))
+        """Where a query without a checkpoint begins: at its subscription, if there is one, else where it is told."""
+        begin = starting(self._source, self.options.starting)
+        name = self.options.subscription
+        return self._offset(begin if name is None else self._source.subscribe(name, begin).positions)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has done with everything below `end`: trim may take it, as far as this subscription goes."""
+        if self.options.subscription is not None:
+            ends = self._ends(end)
+            self._source.subscribe(self.options.subscription, ends).commit(ends)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxRowsPerBatch`."""

@@ -22,6 +22,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kedge import errors
@@ -31,6 +32,7 @@ from kedge.run.directory import RunDirectory
 from kedge.run.options import Options
 from kedge.run.query import reopen
 from kedge.run.recover import recover, release, taken_over
+from kedge.spark.anchor import Anchor, wanted
 from kedge.spark.nodes import MANIFESTS, Assembly
 from kedge.spark.planner import NAME, RunSource
 
@@ -62,6 +64,7 @@ class SparkRun:
         self._stopping = False
         self._failure: BaseException | None = None
         self._ended = False
+        self._anchor: Anchor | None = None
         self._checkpoint = tempfile.mkdtemp(prefix="kedge-spark-")
         self._query = self._start(_session(spark), options)
         self._watcher = threading.Thread(target=self._watch, name=f"kedge-run {directory.path}", daemon=True)
@@ -81,7 +84,12 @@ class SparkRun:
         }
         assembly = Assembly(self._directory.path, self._definition.id, options.tables)
         source = spark.readStream.format(NAME).option("run", json.dumps(run)).load()
-        manifests = source.repartitionById(nodes, "node").mapInArrow(assembly, MANIFESTS)
+        if wanted(spark):
+            self._anchor = Anchor(spark, nodes)
+            exchanged = self._anchor.placed(source)
+        else:
+            exchanged = source.repartitionById(nodes, "node")
+        manifests = exchanged.mapInArrow(assembly, MANIFESTS)
         return (
             manifests.writeStream.queryName(f"kedge-{self._definition.id[:8]}-{self._epoch}")
             .option("checkpointLocation", f"file://{self._checkpoint}")
@@ -129,9 +137,16 @@ class SparkRun:
             self._failure = self._failure or error
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
+            self._release_anchor()
             with self._turn:
                 self._ended = True
                 self._turn.notify_all()
+
+    def _release_anchor(self) -> None:
+        anchor, self._anchor = self._anchor, None
+        if anchor is not None:
+            with suppress(Exception):  # the JVM may be gone, and the cache with it
+                anchor.release()
 
     def drain(self) -> None:
         """Wait until the input that is durable now is committed."""

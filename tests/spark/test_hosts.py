@@ -1,0 +1,53 @@
+"""A run on several executors, each with a folder of tables of its own: the tables are found again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from rows import oracle, results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+DRIVER = """
+import json, sys
+sys.path.insert(0, sys.argv[2])
+from rows import QUERY, WATERMARK, feed, make
+from kedge.run.directory import RunDirectory
+from kedge.host import local
+from kedge.run.query import sql
+from kedge.spark.session import session
+folder = sys.argv[1]
+settings = {"spark.shuffle.reduceLocality.enabled": False, "spark.executor.memory": "512m"}
+spark = session("hosts", cores="local-cluster[2,1,1024]", **settings)
+source = make(f"{folder}/in")
+query = sql(QUERY, watermark=WATERMARK, rides=source)
+feed(source, 0, 12)
+run = query.start(f"{folder}/run", into=f"{folder}/out", spark=spark, tasks=16, rows_max=4000, nodes=2, tables="tables")
+run.finish()
+ledger = RunDirectory(local(), f"{folder}/run").ledger()
+ledger.refresh()
+print(json.dumps([r["figures"]["tables_missed"] for r in ledger.records() if r["kind"] == "batch"]))
+spark.stop()
+"""
+
+
+def test_tables_are_found_again_on_their_executors(spark: SparkSession, tmp_path: Path) -> None:
+    """Every batch but the first finds all of its tables, though each executor sees only its own folder."""
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), os.path.dirname(__file__)]
+    environment = {**os.environ, "SPARK_WORKER_DIR": str(tmp_path / "work")}
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=500)
+    assert ran.returncode == 0, ran.stderr
+    missed = json.loads(ran.stdout.splitlines()[-1])
+    assert len(missed) == 13
+    assert missed == [16, *[0] * 12]
+    assert len(list((tmp_path / "work").glob("*/*/tables/*"))) == 2, "one folder for each executor"
+    assert results(str(tmp_path / "out")) == oracle(spark, 12)
