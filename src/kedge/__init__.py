@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     )
     from kedge.run import Query, Run, sql
     from kedge.spark.source import register
+    from kedge.state.opening import store
+    from kedge.state.store import Store
     from kedge.streams import Stream, stream
 
 # public name -> the module that has it
@@ -33,11 +35,13 @@ _HOME = {
     "KedgeError": "kedge.errors",
     "Query": "kedge.run",
     "Run": "kedge.run",
+    "Store": "kedge.state.store",
     "Stream": "kedge.streams",
     "UnavailableError": "kedge.errors",
     "UsageError": "kedge.errors",
     "register": "kedge.spark.source",
     "sql": "kedge.run",
+    "store": "kedge.state.opening",
     "stream": "kedge.streams",
 }
 
@@ -49,12 +53,14 @@ __all__ = [
     "KedgeError",
     "Query",
     "Run",
+    "Store",
     "Stream",
     "UnavailableError",
     "UsageError",
     "__version__",
     "register",
     "sql",
+    "store",
     "stream",
 ]
 
