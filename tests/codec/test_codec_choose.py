@@ -36,6 +36,8 @@ def test_what_fits() -> None:
     assert chosen(draw.integers(0, 1 << 60, 50)[draw.integers(0, 50, ROWS)]) == "dictionary"
     assert chosen((draw.integers(0, 10_000, ROWS) / 100).astype(np.float32)) == "decimal>frame"
     assert chosen(draw.integers(0, 1 << 62, ROWS)) in ("frame", "plain")
+    assert chosen(np.repeat(np.array([255, 0, 255], np.uint8), [3000, 50, 9000])) in ("runs", "frame")  # validity
+    assert chosen(draw.integers(0, 10, ROWS).astype(np.int8), 1e9) == "frame"
     assert chosen(np.frombuffer(b"the quick brown fox " * 4000, np.uint8)) in ("lz4", "zstd")
 
 

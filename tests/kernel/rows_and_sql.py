@@ -1,6 +1,6 @@
-"""Random expressions as pairs of SQL and a Python function: the oracle of the generated code, which it does not import.
+"""Random expressions as pairs of SQL and a Python function: the oracle of the generated code.
 
-A function takes a row (a dict) and returns a value or None, or raises Bad where ANSI SQL has an error.
+A function takes a row (a dict) and returns a value or None, or raises AnsiError where ANSI SQL has an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 BITS = {"h": 16, "i": 32, "l": 64}
 
 
-class Bad(Exception):
+class AnsiError(Exception):
     """Overflow or division by zero."""
 
 
@@ -83,10 +83,10 @@ def conditions(depth: int) -> st.SearchStrategy[Pair]:
     flag = st.just(COLUMNS[4]) | literals("t")
     inner = numbers(max(0, depth - 1))
     compared = st.builds(compare, st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]), inner, inner)
-    is_null = st.builds(lambda x, n: Pair(f"({x.sql}) IS {'NOT ' if n else ''}NULL", "t",
-                                          lambda row: (x.value(row) is None) != n), inner, st.booleans())  # fmt: skip
-    leaves = st.one_of(flag, compared, is_null, texts(), st.builds(is_in, inner, st.lists(st.integers(-3, 3), min_size=1)),
-                       st.builds(between, inner, st.integers(-3, 3), st.integers(-3, 3)))  # fmt: skip
+    small = st.integers(-3, 3)
+    among = st.builds(is_in, inner, st.lists(small, min_size=1))
+    null = st.builds(is_null, inner, st.booleans())
+    leaves = st.one_of(flag, compared, null, texts(), among, st.builds(between, inner, small, small))
     if depth == 0:
         return leaves
     deeper = conditions(depth - 1)
@@ -119,7 +119,7 @@ def wider(left: str, right: str) -> str:
 def ranged(value: int, kind: str) -> int:
     limit = 1 << (BITS[kind] - 1)
     if not -limit <= value < limit:
-        raise Bad
+        raise AnsiError
     return value
 
 
@@ -138,7 +138,7 @@ def arithmetic(op: str, left: Pair, right: Pair) -> Pair:
         if kind == "d":
             a, b = float(a), float(b)
         if op in ("/", "%", "DIV") and b == 0:
-            raise Bad
+            raise AnsiError
         if op == "/":
             return a / b
         if op == "DIV":
@@ -185,6 +185,11 @@ def compare(op: str, left: Pair, right: Pair) -> Pair:
                 ">": which > 0, ">=": which >= 0}[op]  # fmt: skip
 
     return Pair(f"(({left.sql}) {op} ({right.sql}))", "t", value)
+
+
+def is_null(arg: Pair, negated: bool) -> Pair:
+    words = "IS NOT NULL" if negated else "IS NULL"
+    return Pair(f"({arg.sql}) {words}", "t", lambda row: (arg.value(row) is None) != negated)
 
 
 def is_in(arg: Pair, options: list[int]) -> Pair:

@@ -56,7 +56,13 @@ print(sum(twice.stats.cache_hits.values()), sum(twice.stats.cache_misses.values(
 
 @pytest.mark.slow
 def test_a_second_process_loads_machine_code(tmp_path: Path) -> None:
-    environment = {**os.environ, "KEDGE_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = {
+        **os.environ,
+        "KEDGE_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
     run = [sys.executable, "-c", PROCESS, SOURCE]
-    outputs = [subprocess.run(run, env=environment, capture_output=True, check=True).stdout.split() for _ in range(2)]
+    outputs = [
+        subprocess.run(run, env=environment, capture_output=True, check=True).stdout.split() for _ in range(2)
+    ]
     assert outputs == [[b"0", b"1"], [b"1", b"0"]]

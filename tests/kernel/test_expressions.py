@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows_and_sql import Bad, Pair, conditions, numbers, rows
+from rows_and_sql import AnsiError, Pair, conditions, numbers, rows
 
 from kedge import graph
 from kedge.errors import UsageError
@@ -62,7 +62,7 @@ def test_a_filter_keeps_what_the_function_says(table: list[dict[str, Any]], wher
     query = f"SELECT count(*) FROM r WHERE {where.sql} GROUP BY window(ts, '1 second')"
     try:
         expected = sum(where.value(row) is True for row in table)
-    except Bad:
+    except AnsiError:
         with pytest.raises(UsageError, match=r"division by zero|overflow"):
             run(query, table)
         return
@@ -75,7 +75,7 @@ def test_min_and_count_see_the_value_that_the_function_gives(table: list[dict[st
     query = f"SELECT count({what.sql}) AS n, min({what.sql}) AS m FROM r GROUP BY window(ts, '1 second')"
     try:
         values = [what.value(row) for row in table]
-    except Bad:
+    except AnsiError:
         with pytest.raises(UsageError, match=r"division by zero|overflow"):
             run(query, table)
         return
@@ -95,7 +95,7 @@ def test_keys_separate_rows_with_different_values(table: list[dict[str, Any]], g
     query = f"SELECT count(*) FROM r GROUP BY window(ts, '1 second'), {', '.join(key.sql for key in keys)}"
     try:
         counts = Counter(tuple(key.value(row) for key in keys) for row in table)
-    except Bad:
+    except AnsiError:
         with pytest.raises(UsageError, match=r"division by zero|overflow"):
             run(query, table)
         return

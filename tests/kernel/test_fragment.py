@@ -103,6 +103,6 @@ def test_an_overflowing_sum_is_an_error_with_its_place() -> None:
 def test_batches_of_other_types_are_refused() -> None:
     with pytest.raises(UsageError, match="no column 'ts'"):
         program(7).fragment("r", batch([]).drop_columns(["ts"]), NEVER_US)
+    wide = batch([]).set_column(2, "k", pa.array([], pa.int64()))
     with pytest.raises(UsageError, match="'k' of the batch is int64"):
-        wide = batch([]).set_column(2, "k", pa.array([], pa.int64()))
         program(7).fragment("r", wide, NEVER_US)

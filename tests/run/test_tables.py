@@ -18,7 +18,7 @@ from kedge import graph, host
 from kedge.kernel import Program, compile_graph
 from kedge.kernel.table_kernels import STATE
 from kedge.run import tables as module
-from kedge.run.tables import Tables
+from kedge.run.tables import Attempt, Tables
 
 TASKS = 4
 RUN = "00000000000000000000000000000abc"
@@ -59,9 +59,12 @@ def expected(last: int, keys: int = 200) -> set[tuple[str, int, int]]:
 
 
 def empty() -> pa.RecordBatch:
-    return PROGRAM.state_schema.empty_table().combine_chunks().to_batches()[0] if False else pa.RecordBatch.from_pylist(
-        [], schema=PROGRAM.state_schema
-    )  # fmt: skip
+    return pa.RecordBatch.from_pylist([], schema=PROGRAM.state_schema)
+
+
+def dump(attempt: Attempt) -> pa.RecordBatch:
+    parts = [attempt.tables[task].dump() for task in range(TASKS)]
+    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
 
 
 def begin(folder: Path) -> Tables:
@@ -108,9 +111,7 @@ def test_a_table_without_way_back_is_a_miss_and_restored(tmp_path: Path) -> None
     tables = started(tmp_path)
     with tables.attempt(epoch=1) as attempt:
         attempt.attach_all(range(TASKS), nonce(1))
-        saved = (
-            pa.Table.from_batches([attempt.tables[t].dump() for t in range(TASKS)]).combine_chunks().to_batches()[0]
-        )
+        saved = dump(attempt)
         attempt.apply(nonce(2), [partials(2)], -1)
         attempt.apply(nonce(3), [partials(3)], -1)
     with tables.attempt(epoch=1) as attempt:
@@ -124,9 +125,7 @@ def test_who_loses_the_lock_works_on_private_memory(tmp_path: Path) -> None:
     tables, other = started(tmp_path), begin(tmp_path)
     with tables.attempt(epoch=1) as holder:
         holder.attach_all(range(TASKS), nonce(1))
-        saved = (
-            pa.Table.from_batches([holder.tables[t].dump() for t in range(TASKS)]).combine_chunks().to_batches()[0]
-        )
+        saved = dump(holder)
         with other.attempt(epoch=1) as loser:
             assert loser.attach_all(range(TASKS), nonce(1)) == list(range(TASKS))
             loser.restore(range(TASKS), [saved], nonce(1))

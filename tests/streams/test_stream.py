@@ -217,8 +217,8 @@ def test_a_runs_result_is_what_its_ledger_says(path: str, tmp_path: pathlib.Path
     ledger.claim()
     results: list[dict[str, Any]] = []
     for batch in range(4):
-        raw = some.encode_result(rows(10 * batch, 10), 1, 10 * batch, Lineage(nonce, batch, 1, ((0, 0, 0, 10),)))
         name = f"units/{batch}.unit"
+        raw = some.encode_result(rows(10 * batch, 10), name, Lineage(nonce, batch, 1, ((0, 0, 0, 10),)))
         host.store(path).put(name, raw)
         result = {"partition": 1, "offset": 10 * batch, "rows": 10, "file": name, "bytes": raw.nbytes}
         results.append({**result, "min_us": 10 * batch, "max_us": 10 * batch + 9})

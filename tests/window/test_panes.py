@@ -64,7 +64,9 @@ def test_a_pane_may_go_when_its_last_window_ends(shape: tuple[int, int, int], ti
 @given(shapes, times, st.integers(0, 60))
 def test_the_watermark_closes_each_window_once(shape: tuple[int, int, int], after_us: int, step_us: int) -> None:
     panes = Panes(*shape)
-    ends = [at for at in range(after_us + 1, after_us + step_us + 1) if (at - panes.width_us - shape[2]) % shape[1] == 0]
+    ends = [
+        at for at in range(after_us + 1, after_us + step_us + 1) if (at - panes.width_us - shape[2]) % shape[1] == 0
+    ]
     assert [window + panes.width_us for window in panes.closed_between(after_us, after_us + step_us)] == ends
 
 

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,6 +197,32 @@ def compare(names: tuple[str, ...], rows: int, repeats: int, take: Callable[[str
                 if take(way.name):
                     found.append(measure(stream, name, way, true[name], values, repeats))
     return found
+
+
+_TOUCH = """
+import time, numpy as np
+import kedge.jit
+begun = time.process_time()
+from kedge import codec
+whole = np.repeat(np.arange(500), 4)
+for name, one in codec.BY_NAME.items():
+    values = whole / 10 if one.kinds == "f" else whole
+    codec.decode(codec.encode(values, name), values.dtype, values.size)
+codec.encode(whole)
+print(time.process_time() - begun)
+"""
+
+
+def compile_s(folder: Path) -> tuple[float, float]:
+    """CPU seconds until every kernel has run once in a new process: from an empty cache, and from a full one."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "numba")}
+    command = [sys.executable, "-c", _TOUCH]
+    cold, warm = (
+        float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        for _ in range(2)
+    )
+    shutil.rmtree(folder / "numba")
+    return cold, warm
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ def run(quick: bool, out: Path) -> list[Figure]:
     (out / "streams-appends.json").write_text(json.dumps(written, indent=1) + "\n")
     _plots.breakdown({one.stream: one.gb_s for one in appends}, disk, out / "streams-appends.png")
     (out / "streams.md").write_text(_report(table, appends, disk, late))
-    return _codec_figures(table, rows) + _append_figures(appends, disk, late)
+    figures = _codec_figures(table, rows) + _append_figures(appends, disk, late)
+    return figures if quick else figures + _compile_figures(out)
 
 
 def _append(name: str, work: Path, quick: bool) -> Appends:
@@ -106,6 +107,15 @@ def _codec_figures(table: Sequence[_codecs.Row], rows: int) -> list[Figure]:
             for name, one in ours.items()
         ),
     ]  # fmt: skip
+
+
+def _compile_figures(out: Path) -> list[Figure]:
+    note("compiling")
+    cold, warm = _codecs.compile_s(out)
+    return [
+        Figure("all codec kernels in a new process, empty cache", cold, "s of CPU", "measured in this run", True),
+        Figure("all codec kernels in a new process, full cache", warm, "s of CPU", "< 1", warm < 1),
+    ]
 
 
 def _append_figures(appends: Sequence[Appends], disk: float, late: Sequence[float]) -> list[Figure]:

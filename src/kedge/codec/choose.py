@@ -148,9 +148,7 @@ def options(values: Values, bandwidth: float) -> list[Option]:
     """Every way to encode the column that might pay, by its sample."""
     item, rows = values.itemsize, values.size
     sample = stats.take(values)
-    found = [Option("plain", item, COSTS["plain"])]
-    if item > 1 or values.dtype.kind == "b":
-        found += _light(stats.look(sample, rows), rows)
+    found = [Option("plain", item, COSTS["plain"]), *_light(stats.look(sample, rows), rows)]
     if values.dtype.kind == "f" and item >= 4:
         found += _decimals(sample, rows)
     if min(option.size for option in found) > item / 2:

@@ -109,18 +109,38 @@ class Disk(Protocol):
         ...
 
 
+PAGE_BYTES = 4096
+DIRECT_BYTES = 1 << 20  # from here on a write goes around the page cache: copying would cost more than it saves
+
+
 class LocalFile:
-    """A file of the machine, by its descriptor."""
+    """A file of the machine, by its descriptor.
+
+    A large write of whole pages from page-aligned memory goes straight to the device, where the file system allows it.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._fd = descriptor
+        self._direct: int | None = None  # opened at the first such write; -1 where the file system refuses
 
     def write(self, data: Bytes, offset: int) -> None:
         """Write all of `data` at `offset`; the kernel may take it in pieces."""
         view = memoryview(cast(bytes, data)).cast("B")
         while view.nbytes:
-            written = os.pwrite(self._fd, view, offset)
+            written = os.pwrite(self._descriptor_for(view, offset), view, offset)
             view, offset = view[written:], offset + written
+
+    def _descriptor_for(self, view: memoryview, offset: int) -> int:
+        if view.nbytes < DIRECT_BYTES or view.nbytes % PAGE_BYTES or offset % PAGE_BYTES:
+            return self._fd
+        if np.frombuffer(view, np.uint8).ctypes.data % PAGE_BYTES:
+            return self._fd
+        if self._direct is None:
+            try:
+                self._direct = os.open(f"/proc/self/fd/{self._fd}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+            except (OSError, AttributeError):  # no such flag, no /proc, or a file system in memory
+                self._direct = -1
+        return self._direct if self._direct >= 0 else self._fd
 
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset`."""
@@ -159,9 +179,10 @@ class LocalFile:
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
-        descriptor, self._fd = self._fd, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        descriptors, self._fd, self._direct = (self._fd, self._direct), -1, -1
+        for descriptor in descriptors:
+            if descriptor is not None and descriptor >= 0:
+                os.close(descriptor)
 
 
 class LocalLock:

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kedge.kernel.columns import room
 from kedge.jit import inline, jit
+from kedge.kernel.columns import room
 
 Words = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

@@ -3,7 +3,7 @@
 Invariants:
 - `fragment` reads nothing but its arguments: the same batch gives the same bytes on every host and thread.
 - Partials are sorted by (task, pane), and within these by the row that was seen first.
-- Result rows are sorted by (window, keys), nulls first, whatever the history of the tables that held them.
+- Result rows are sorted by (window, keys), nulls last, whatever the history of the tables that held them.
 """
 
 from __future__ import annotations

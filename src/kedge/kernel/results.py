@@ -24,7 +24,7 @@ _COMPARE = {
 
 
 def result_rows(program: Program, closed: pa.RecordBatch) -> pa.RecordBatch:
-    """The result rows of `closed` (state rows), sorted by window and keys, nulls first."""
+    """The result rows of `closed` (state rows), sorted by window and keys, nulls last."""
     rows = closed.take(pa.array(_order(program, closed)))
     for test in program.graph.project.having:
         rows = rows.filter(_keeps(program, rows, test))
@@ -36,7 +36,7 @@ def _order(program: Program, closed: pa.RecordBatch) -> Any:
     if not closed.num_rows:
         return np.zeros(0, np.int64)
     keys = [("pane", "ascending")] + [(f"key{at}", "ascending") for at in range(len(program.layout.keys))]
-    return pc.sort_indices(closed, sort_keys=keys, null_placement="at_start")
+    return pc.sort_indices(closed, sort_keys=keys)
 
 
 def _keeps(program: Program, rows: pa.RecordBatch, test: Having) -> pa.Array:

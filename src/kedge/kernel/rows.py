@@ -103,7 +103,7 @@ class Form:
         rows[:, self.has] = has
 
     def unpack(self, flat: Words, heap: Words) -> pa.RecordBatch:
-        """The words of rows, one contiguous line of `flat` for each word of a row, as state rows in the same order."""
+        """State rows of words, in the same order; `flat` has one contiguous line for each word of a row."""
         tasks = np.empty(flat.shape[1], np.int32)
         hashing.tasks_of(flat[1].view(np.uint64), self.tasks, tasks)
         out: list[Any] = [pa.array(tasks), pa.array(flat[2])]

@@ -121,10 +121,15 @@ def _look_ahead(layout: Layout, emitter: Emitter, words: Words) -> list[str]:
     Rows that found a group or not are hard to predict, and each wrong guess would wait for memory by itself; these
     loads wait for each other only. It guesses that the rows pass the filter and share the pane.
     """
-    columns = [emitter.slots.get(Slot("codes" if key.is_string else "values", key.expression)) for key in layout.keys]
+    columns = [
+        emitter.slots.get(Slot("codes" if key.is_string else "values", key.expression)) for key in layout.keys
+    ]
     if not columns or None in columns:
         return []  # no keys, or computed ones
-    loop = ["for ahead in range(i, min(i + np.uint64(LOOK_AHEAD), np.uint64(end))):", f"    h = np.uint64(low) * {_MIX}"]
+    loop = [
+        "for ahead in range(i, min(i + np.uint64(LOOK_AHEAD), np.uint64(end))):",
+        f"    h = np.uint64(low) * {_MIX}",
+    ]
     loop += [f"    h = (h ^ (h >> np.uint64(29)) ^ np.uint64(np.int64(c{at}[ahead]))) * {_MIX}" for at in columns]
     lines = [
         "if slots.size >= LARGE and i % np.uint64(LOOK_AHEAD) == np.uint64(0):",

@@ -169,7 +169,7 @@ def _first_slot(rows: Words, given: Any, mask: Any) -> Any:
 
 @jit
 def _look_ahead(table: Words, rows: Words, low: int, high: int, width: int) -> Any:
-    """Touch the slots and rows that these given rows will need: memory answers many loads at once, or one by one."""
+    """Touch the slots and rows that these given rows will need: memory answers many loads at once."""
     mask, touched = table[SLOTS] - 1, np.int64(0)
     for given in range(low, high):
         touched += table[table[AT_SLOTS] + _first_slot(rows, given, mask)]
@@ -387,7 +387,7 @@ def _emit(table: Words, row: int, out: Words, heap: Words, count: int, used: Any
 
 @jit
 def emit(addresses: Words, what: int, shape: Words, out: Words, heap: Words) -> tuple[int, int]:
-    """Rows of all tables into the columns of `out`: 0 live, 1 changed and live, 2 just closed; the room is enough."""
+    """Rows of all tables into the columns of `out`: 0 live, 1 changed and live, 2 just closed."""
     width, window = shape[WIDTH], shape[WINDOW_US]
     stride = 3 + 2 * shape[CELLS]
     count, used = 0, 0

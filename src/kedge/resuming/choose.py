@@ -1,6 +1,6 @@
 """Which data to save under a budget: the one public function of this room.
 
-`goal="worst"`: the smallest worst case that the budget can buy, and among the choices that reach it the fewest bytes.
+`goal="worst"`: the smallest worst case that the budget can buy; among equal ones the fewest bytes.
 With unlimited workers by bisection over targets of `kedge.resuming.cuts`: exact up to `EXACT_DATA_MAX` candidates
 (with scipy), primal-dual beyond. With finite workers, groups, or `goal="expected"`: greedy, the most gain per byte,
 started from nothing and from the choice for unlimited workers. Every answer carries a proven bound.

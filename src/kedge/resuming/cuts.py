@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from kedge.resuming.cost import moments, saved_us
 from kedge.resuming.dag import Dag
 from kedge.resuming.schedule import Schedule, Speeds, needed, schedule
 
 SOLVER_SECONDS_MAX = 3.0
+ROUNDS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Paths:
         self.run: Schedule = schedule(dag, speeds=speeds)
         self.saved_us = saved_us(dag, self.run, speeds)
         self.candidates = [d for d in dag.candidates if self.saved_us[d] < self.run.end_us]
-        self._may = frozenset(self.candidates)
+        self.may = frozenset(self.candidates)
         self.found: dict[Path, None] = {}
         self.too_hard = False  # HiGHS ran out of time once
 
@@ -62,7 +63,7 @@ class Paths:
             latest = max(latest, self.saved_us[path.restored])
         if latest >= self.run.end_us:
             return None
-        return frozenset(d for d in path.data if d in self._may and self.saved_us[d] <= latest)
+        return frozenset(d for d in path.data if d in self.may and self.saved_us[d] <= latest)
 
     def violated(self, chosen: Iterable[int], target_us: int) -> list[Path]:
         """For each moment of failure that costs too much with this choice, the longest path of its recovery."""
@@ -105,12 +106,15 @@ def exact(paths: Paths, target_us: int) -> Cut | None:
 
     Where HiGHS does not end in time, the answer of `primal_dual` with its own bound.
     """
+    quick = primal_dual(paths, target_us)  # finds most of the paths that bind, at no cost
+    if quick is None or quick.exact:
+        return quick
     if not paths.too_hard:
         try:
             return _exact(paths, target_us)
         except TimeoutError:
             paths.too_hard = True
-    return primal_dual(paths, target_us)
+    return quick
 
 
 def _exact(paths: Paths, target_us: int) -> Cut | None:
@@ -121,7 +125,7 @@ def _exact(paths: Paths, target_us: int) -> Cut | None:
     for path in paths.found:
         if not _add_row(rows, paths, path, target_us):
             return None
-    while True:
+    for _ in range(ROUNDS_MAX):
         if rows:
             solved = _solve(paths, list(rows))
             if solved is None:
@@ -134,6 +138,7 @@ def _exact(paths: Paths, target_us: int) -> Cut | None:
         for path in new:
             if not _add_row(rows, paths, path, target_us):
                 return None
+    raise TimeoutError
 
 
 def _add_row(rows: dict[tuple[frozenset[int], int | None], None], paths: Paths, path: Path, target_us: int) -> bool:
@@ -165,7 +170,7 @@ def _solve(paths: Paths, rows: list[tuple[frozenset[int], int | None]]) -> tuple
     scale = max(float(size.max()), 1.0) / 1000  # sizes over many orders of magnitude make HiGHS stumble
     answer: Any = milp(
         size / scale,
-        constraints=LinearConstraint(matrix, lb=np.array(low)),
+        constraints=LinearConstraint(matrix, lb=cast(Any, np.array(low))),
         integrality=np.ones(len(used)),
         bounds=Bounds(0, 1),
         options={"mip_rel_gap": 0.0, "time_limit": SOLVER_SECONDS_MAX},
@@ -222,5 +227,5 @@ def _without(paths: Paths, datum: int) -> Paths:
     """The same graph with one datum that may not be chosen: restoring it takes longer than it saves."""
     smaller = Paths(paths.dag, paths.speeds)
     smaller.candidates = [d for d in paths.candidates if d != datum]
-    smaller._may = frozenset(smaller.candidates)
+    smaller.may = frozenset(smaller.candidates)
     return smaller

@@ -4,7 +4,7 @@ Invariants, made here once so that nothing downstream checks again:
 - Operations are in topological order, and each of them leads to a result: dead ones were dropped.
 - Times are integer microseconds, sizes integer bytes; zero is allowed for both.
 - A datum has at most one producer; one without is base data, always there and never saved.
-- Several results are one end: a run ends when the last of them is there (the paper's single leaf is a special case).
+- Several results are one end: a run ends when the last of them is there (the paper has one leaf).
 
 It does not know what an operation does, nor how fast a disk is (`kedge.resuming.schedule`).
 """

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from kedge.errors import ClosedError
+from kedge.errors import ClosedError, CorruptError
 from kedge.ledger import Ledger
 from kedge.run.core import Plan, RunState, commit_record, plan_batch
 from kedge.run.directory import RunDirectory
@@ -20,7 +20,7 @@ from kedge.run.inputs import available_units, read_parts, share
 from kedge.run.node import Part, Places, assemble
 from kedge.run.options import Options
 from kedge.run.query import reopen
-from kedge.run.recover import recover, release
+from kedge.run.recover import recover, release, taken_over
 from kedge.run.restore import MemoryTables
 
 
@@ -69,7 +69,10 @@ class Embedded:
         )
         if plan is None:
             return False
-        self._commit(plan, self._fragments(plan))
+        try:
+            self._commit(plan, self._fragments(plan))
+        except CorruptError as error:
+            raise taken_over(self._directory, self._epoch) or error from error
         return True
 
     def _fragments(self, plan: Plan) -> list[Part]:

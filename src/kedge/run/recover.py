@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 from typing import Any
 
+from kedge.errors import ConflictError
 from kedge.host import Store
 from kedge.ledger import Ledger
 from kedge.run.core import RunState, fold, sweep
@@ -40,6 +41,20 @@ def recover(directory: RunDirectory, ledger: Ledger, into: Stream) -> RunState:
         needed = [unit["file"] for unit in result_units(ledger)] if folder == RESULTS else []
         _delete(store, sweep(state, needed, store.list(folder)))
     return state
+
+
+def taken_over(directory: RunDirectory, epoch: int) -> ConflictError | None:
+    """The reason for what a coordinator has run into, if it is that a newer one works on the run.
+
+    A newer coordinator deletes state that its records free, so the older one may miss files that it counts on.
+    """
+    newest = follow(directory.ledger()).epoch
+    if newest <= epoch:
+        return None
+    return ConflictError(
+        f"{directory.path}: epoch {newest} has taken over from epoch {epoch}. Stop this coordinator, or start the "
+        "run again to take it back."
+    )
 
 
 def release(directory: RunDirectory, ledger: Ledger, state: RunState) -> RunState:

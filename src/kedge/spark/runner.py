@@ -30,7 +30,7 @@ from kedge.run.core import Manifest, Plan, RunState, commit_record
 from kedge.run.directory import RunDirectory
 from kedge.run.options import Options
 from kedge.run.query import reopen
-from kedge.run.recover import recover, release
+from kedge.run.recover import recover, release, taken_over
 from kedge.spark.nodes import MANIFESTS, Assembly
 from kedge.spark.planner import NAME, RunSource
 
@@ -123,7 +123,8 @@ class SparkRun:
             self._query.stop()
             failed = self._query.exception()
             if failed is not None and self._failure is None and not self._stopping:
-                self._failure = translated(str(failed))
+                failure = translated(str(failed))
+                self._failure = taken_over(self._directory, self._epoch) or failure
         except BaseException as error:  # the JVM may be gone
             self._failure = self._failure or error
         finally:

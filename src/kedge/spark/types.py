@@ -116,7 +116,7 @@ def from_cross(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.Recor
         column = batch.column(field.name)
         if not field.nullable and column.null_count:
             raise UsageError(
-                f"Column {field.name!r} has nulls, but in the stream {where} it has none. Filter them out."
+                f"Column {field.name!r} has nulls, which the stream {where} does not take. Filter them out."
             )
         try:
             columns.append(_cast(column, field.type))

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kedge import codec
 from kedge import host as hosts
 from kedge.errors import ClosedError, CorruptError, UsageError
 from kedge.host import Host
@@ -55,6 +56,7 @@ class Stream:
         self.path, self._what, self._host = path, what, host
         self._threads = min(2, os.cpu_count() or 1) if threads is None else threads
         self._takeover, self._unit_rows = takeover, unit_rows
+        self._choosers = codec.Choosers()  # one for all partitions: their columns are alike
         self._pool: ThreadPoolExecutor | None = None
         self._appenders: dict[int, Appender] = {}
         self._indexes = self._make_indexes()
@@ -211,7 +213,7 @@ class Stream:
     ) -> NDArray[np.uint8]:
         return unit.encode(
             batch, first_offset=first_offset, seed=0, event_time=self.event_time, more=more, atomic=atomic,
-            producer=producer, sequence=sequence,
+            producer=producer, sequence=sequence, choosers=self._choosers,
         )  # fmt: skip
 
     # ---- reading -------------------------------------------------------------------------------------------

@@ -54,17 +54,22 @@ def encode(
     atomic: bool = False,
     producer: str | None = None,
     sequence: int | None = None,
+    choosers: codec.Choosers | None = None,
 ) -> NDArray[np.uint8]:
-    """The bytes of a unit, in memory that begins at a page: what direct writes want."""
+    """The bytes of a unit, in memory that begins at a page: what direct writes want.
+
+    `choosers` remember from unit to unit which codec suits which column.
+    """
     batch = nested.flatten(batch)
     rows = batch.num_rows
     if rows > ROWS_MAX:
         raise UsageError(f"A unit has at most {ROWS_MAX:,} rows, this batch has {rows:,}. Cut it into slices.")
+    choosers = choosers or codec.Choosers()
     column_table = np.zeros(batch.num_columns, COLUMN)
     entries: list[tuple[Any, ...]] = []
     bodies: list[NDArray[np.uint8]] = []
     for index, array in enumerate(batch.columns):
-        _encode_column(array, column_table[index : index + 1], entries, bodies)
+        _encode_column(index, array, choosers, column_table[index : index + 1], entries, bodies)
     size = header_size(len(column_table), len(bodies), lineage, producer)
     header_bytes = size
     buffer_table = np.zeros(len(bodies), BUFFER)
@@ -81,7 +86,12 @@ def encode(
 
 
 def _encode_column(
-    array: pa.Array, row: NDArray[Any], entries: list[tuple[Any, ...]], bodies: list[NDArray[np.uint8]]
+    index: int,
+    array: pa.Array,
+    choosers: codec.Choosers,
+    row: NDArray[Any],
+    entries: list[tuple[Any, ...]],
+    bodies: list[NDArray[np.uint8]],
 ) -> None:
     buffers = cols.split(array)
     flags, low, high = statistics.of(array)
@@ -89,7 +99,7 @@ def _encode_column(
     row["nulls"], row["first_buffer"], row["buffers"] = buffers.nulls, len(bodies), len(buffers.parts)
     row["min"], row["max"] = np.void(low.ljust(16, b"\0")), np.void(high.ljust(16, b"\0"))
     for role, values in buffers.parts:
-        encoded = codec.encode(np.ascontiguousarray(values))
+        encoded = choosers.encode((index, buffers.layout, role), np.ascontiguousarray(values))
         entries.append((role, cols.DTYPE_CODES[values.dtype], encoded.codec, 0, encoded.params, len(values)))
         bodies.append(encoded.body)
 

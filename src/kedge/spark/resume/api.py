@@ -113,7 +113,11 @@ class _Run:
         self.choose()
         self._check_stable()
         self._withdraw_strangers()
-        engine, learner = Engine(self.planned, self.job, self.stages), Learner(self.planned, self.stages, self.cores)
+        self.job.add("plan", **self.described())
+        engine, learner = (
+            Engine(self.planned, self.job, self.stages),
+            Learner(self.planned, self.stages, self.cores),
+        )
         for stage in self._needed():
             cut = self.known.get(stage.identity.id)
             if id(stage.node) in engine.scans:
@@ -121,12 +125,12 @@ class _Run:
             if cut is not None and cut.done:
                 stage.partitions = stage.reused = cut.partitions
                 engine.use(stage, cut)
-            elif stage.chosen:
+            elif stage.chosen or (cut is not None and cut.parts and not stage.refused):
                 before = clock.monotonic_ns()
                 saved = engine.save(stage, cut)
                 self._check_inputs()
                 if saved is not None and not stage.reused:
-                    learner.saved(stage, saved, (clock.monotonic_ns() - before) // 1000, engine)
+                    learner.saved(stage, saved, (clock.monotonic_ns() - before) // 1000)
         result = engine.result()
         self._check_inputs()
         learner.rest(engine)
@@ -175,7 +179,7 @@ class _Run:
                     inputs.append(at[id(below)])
                 else:
                     stack.extend(below.children)
-            found = identities.of(node, self.planned.session, self.files)
+            found = identities.of(node, self.files)
             refused = unsaveable(node.jvm) or (found.unknown and f"its input has no identity ({found.unknown})")
             refused = refused or (found.unstable and f"it is not deterministic ({found.unstable})")
             whole = identities.order_matters(node)
@@ -196,12 +200,19 @@ class _Run:
         return [self.stages[index] for index in sorted(wanted)]
 
     def _check_stable(self) -> None:
+        clock = self.planned.clock
+        if clock:
+            raise UsageError(
+                f"The query reads the clock ({clock}), so a rerun would be another query. Pass the time as a "
+                "literal that your program keeps, or save that part with kedge.step(df, name, at=...).",
+                code="nondeterministic",
+            )
         unstable = [stage for stage in self.stages if stage.identity.unstable]
         below = [stage for stage in unstable if any(self.stages.index(stage) in s.inputs for s in self.stages)]
         if below:
             raise UsageError(
-                f"{below[0].label} is not deterministic: {below[0].identity.unstable}. A rerun would mix its rows with "
-                "others. Save that point first with kedge.step(df, name, at=...), or remove the expression.",
+                f"{below[0].label} is not deterministic: {below[0].identity.unstable}. A rerun would mix its rows "
+                "with others. Save it first with kedge.step(df, name, at=...), or remove the expression.",
                 code="nondeterministic",
             )
 
@@ -227,7 +238,7 @@ class _Run:
                 if set(changed) & set(cut.record["inputs"]):
                     self.job.withdraw(cut, f"{changed[0]} changed while it was read")
             raise UsageError(
-                f"{changed[0]} changed while the query ran, so its rows can't be trusted. Read it again and call resume.",
+                f"{changed[0]} changed while the query ran: its rows can't be trusted. Read it again and resume.",
                 code="input-changed",
             )
 

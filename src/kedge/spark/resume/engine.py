@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,8 @@ class Engine:
             cut = None
         if cut is None:
             cut = self.job.announce(
-                stage.identity.id, {"partitions": count, "label": stage.label, "whole": whole, **stage.identity.to_json()}
+                stage.identity.id,
+                {"partitions": count, "label": stage.label, "whole": whole, **stage.identity.to_json()},
             )
         stage.partitions, stage.reused = count, len(cut.parts)
         wanted = missing(cut)
@@ -70,7 +71,7 @@ class Engine:
     def use(self, stage: Stage, cut: Cut) -> None:
         """Let everything above read a stage that is completely saved."""
         schema = positional(stage.node.jvm.schema())
-        scan = self._scan(stage, schema, [cut.parts[i] for i in range(cut.partitions)])
+        scan = self._scan(schema, [cut.parts[i] for i in range(cut.partitions)])
         for other in self.stages:  # the same intermediate may stand at several places of a plan
             if other.identity.id == stage.identity.id:
                 output = other.node.jvm.output()
@@ -84,14 +85,20 @@ class Engine:
         plan = self.planned.static(root) if inside or saved else self.planned.runnable(root, whole=True)
         self.final = plan
         jvm_df = self.planned.jsession.internalCreateDataFrame(
-            plan.execute(), self.planned.df._jdf.schema(), False  # pyright: ignore
+            plan.execute(),
+            jvm_of(self.planned.df).schema(),
+            False,  # pyright: ignore
         )
         return DataFrame(jvm_df, self.session)
 
     def _write(self, rdd: Any, schema: StructType, cut: Cut, wanted: Sequence[int]) -> list[Part]:
         jvm = self.planned.jvm
-        pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, jvm.PythonUtils.toSeq(list(wanted)).toSet())
-        rows = DataFrame(self.planned.jsession.internalCreateDataFrame(pruned, self._jschema(schema), False), self.session)
+        pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(
+            rdd, jvm.PythonUtils.toSeq(list(wanted)).toSet()
+        )
+        rows = DataFrame(
+            self.planned.jsession.internalCreateDataFrame(pruned, self._jschema(schema), False), self.session
+        )
         save = saver(self.job.at, cut.folder, wanted, arrow(schema))
         self.session.sparkContext.setJobDescription(f"kedge resume: save {cut.label}")
         try:
@@ -106,10 +113,10 @@ class Engine:
         found = [Part.named(row["file"]) for row in saved]
         return [part for part in found if part is not None]
 
-    def _scan(self, stage: Stage, schema: StructType, parts: Sequence[Part]) -> Any:
+    def _scan(self, schema: StructType, parts: Sequence[Part]) -> Any:
         indexes = self.session.range(0, len(parts), 1, len(parts))
         rows = indexes.mapInArrow(restorer(self.job.at, parts, arrow(schema)), schema)
-        return rows._jdf.queryExecution().toRdd()  # pyright: ignore
+        return jvm_of(rows).queryExecution().toRdd()  # pyright: ignore
 
     def _leaf(self, output: Any, rdd: Any, stage: Stage) -> Any:
         execution = self.planned.jvm.org.apache.spark.sql.execution
@@ -128,6 +135,11 @@ class Engine:
 
     def _jschema(self, schema: StructType) -> Any:
         return self.planned.jsession.parseDataType(schema.json())
+
+
+def jvm_of(df: DataFrame) -> Any:
+    """The JVM object of a classic DataFrame."""
+    return cast(Any, df)._jdf
 
 
 def positional(jvm_schema: Any) -> StructType:

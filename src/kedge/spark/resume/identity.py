@@ -1,8 +1,8 @@
 """What makes an intermediate the same in another process: its plan, its inputs, the options that change results.
 
 Invariants:
-- Expression ids, plan ids and subquery numbers are replaced by their order of appearance; nothing else of the plan's
-  text is. Rows that live in the plan and the code of Python functions are part of it by hash.
+- Expression ids, plan ids and subquery numbers are replaced by their order of appearance; the rest of the plan's
+  text is kept. Rows that live in the plan and the code of Python functions are part of it by hash.
 - Files count with size and modification time. A leaf whose contents can't be told (rows from the driver's RDDs, a
   JDBC table) has no identity, and nothing above it is saved.
 - What does not give the same rows twice is named in `unstable`.
@@ -23,13 +23,30 @@ from kedge.spark.resume.plan import BROADCAST, SHUFFLE, Node, kind, seq
 
 _IDS = re.compile(r"(plan_id=|id=#|subquery#|dynamicpruning#|#)(\d+)")
 _FILE_SCANS = ("FileSourceScanExec",)
-_LEAVES = (*_FILE_SCANS, "RangeExec", "LocalTableScanExec", "InMemoryTableScanExec", "OneRowRelationExec", "EmptyRelationExec")
-_ORDERED = ("WindowExec", "GlobalLimitExec", "LocalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec", "SampleExec")
-_ORDERED_TEXT = re.compile(r"\b(?:partial_|merge_)?(first|last|any_value|collect_list|collect_set|mode|max_by|min_by|"
-                           r"approx_\w+|percentile\w*|listagg|string_agg)\(")
+_LEAVES = (
+    *_FILE_SCANS,
+    "RangeExec",
+    "LocalTableScanExec",
+    "InMemoryTableScanExec",
+    "OneRowRelationExec",
+    "EmptyRelationExec",
+)
+_ORDERED = (
+    "WindowExec",
+    "GlobalLimitExec",
+    "LocalLimitExec",
+    "CollectLimitExec",
+    "TakeOrderedAndProjectExec",
+    "SampleExec",
+)
+_ORDERED_TEXT = re.compile(
+    r"\b(?:partial_|merge_)?(first|last|any_value|collect_list|collect_set|mode|max_by|min_by|"
+    r"approx_\w+|percentile\w*|listagg|string_agg)\("
+)
 _SPEED_ONLY = (
-    "spark.sql.adaptive.", "spark.sql.shuffle.", "spark.sql.files.", "spark.sql.autoBroadcast", "spark.sql.warehouse.",
-    "spark.sql.ui.", "spark.sql.execution.arrow.", "spark.sql.streaming.", "spark.sql.debug.", "spark.sql.maxMetadata",
+    "spark.sql.adaptive.", "spark.sql.shuffle.", "spark.sql.files.", "spark.sql.autoBroadcast",
+    "spark.sql.warehouse.", "spark.sql.ui.", "spark.sql.execution.arrow.", "spark.sql.streaming.",
+    "spark.sql.debug.", "spark.sql.maxMetadata",
     "spark.sql.catalogImplementation", "spark.sql.artifact.", "spark.sql.codegen.", "spark.sql.broadcast",
 )  # fmt: skip
 
@@ -50,7 +67,7 @@ class Identity:
         return {"plan": self.plan, "inputs": self.inputs, "options": self.options}
 
 
-def of(node: Node, session: SparkSession, files: Files) -> Identity:
+def of(node: Node, files: Files) -> Identity:
     """The identity of what `node` makes."""
     lines: list[str] = []
     inputs: dict[str, list[int]] = {}
@@ -159,10 +176,8 @@ class Files:
     def facts(self, node: Node) -> Facts:
         """What `node` adds to identities, asked of the JVM once."""
         if id(node) not in self._facts:
-            paths: list[str] = []
-            if node.kind in _FILE_SCANS:
-                paths = [str(path) for path in node.jvm.relation().location().inputFiles()]
-            facts = Facts(_extra(node), {path: self._seen(path) for path in paths}, _unstable(node))
+            inputs = self._listed(node.jvm.relation().location()) if node.kind in _FILE_SCANS else {}
+            facts = Facts(_extra(node), inputs, _unstable(node))
             self._facts[id(node)] = (node, facts)
         return self._facts[id(node)][1]
 
@@ -170,10 +185,19 @@ class Files:
         """Those that are not what they were when first seen."""
         return [path for path, was in self.seen.items() if self._look(path) != was]
 
-    def _seen(self, path: str) -> list[int]:
-        if path not in self.seen:
-            self.seen[path] = self._look(path)
-        return self.seen[path]
+    def _listed(self, index: Any) -> dict[str, list[int]]:
+        """What Spark listed when the DataFrame was made: a cache may hold older rows than the files of today."""
+        found: dict[str, list[int]] = {}
+        if kind(index) == "InMemoryFileIndex":
+            for status in seq(index.allFiles()):
+                path = str(status.getPath().toUri().toString())
+                found[path] = [int(status.getLen()), int(status.getModificationTime())]
+        else:
+            for name in index.inputFiles():
+                found[str(name)] = self.seen.get(str(name)) or self._look(str(name))
+        for path, facts in found.items():
+            self.seen.setdefault(path, facts)
+        return found
 
     def _look(self, path: str) -> list[int]:
         name = self._jvm.org.apache.hadoop.fs.Path(self._jvm.java.net.URI(path))
@@ -195,7 +219,9 @@ def differences(was: dict[str, Any], now: Identity) -> str:
         told = [f"{path} is gone" for path in gone] + [f"{path} is new" for path in new]
         for path in other:
             (size, _), (size_now, _) = was["inputs"][path], now.inputs[path]
-            told.append(f"{path} changed ({size} -> {size_now} bytes)" if size != size_now else f"{path} was written again")
+            told.append(
+                f"{path} changed ({size} -> {size_now} bytes)" if size != size_now else f"{path} was written again"
+            )
         return "; ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
     for name in sorted(set(was["options"]) | set(now.options)):
         before, after = was["options"].get(name, "unset"), now.options.get(name, "unset")

@@ -94,7 +94,9 @@ def open_store(at: str) -> Store:
     if found and scheme != "file":
         opened: Any = getattr(host, "open_store", None)
         if opened is None:
-            raise UsageError(f"{at}: jobs in a {scheme} store need a kedge.host with object stores; use a local path.")
+            raise UsageError(
+                f"{at}: jobs in a {scheme} store need a kedge.host with object stores; use a local path."
+            )
         return opened(at)
     path = at.removeprefix("file://")
     try:

@@ -1,8 +1,8 @@
 """What a run teaches the next one: time, size and tasks of its stages, by the identity of their plan.
 
-Sources: our own files for stages that were saved; the SQL metrics of exchanges and Spark's stage times for the rest,
-adaptive execution included: the exchanges of the final plan are read, not of the first one. An exchange that adaptive
-execution replaced by another teaches nothing.
+Sources: our own files for stages that were saved; the SQL metrics of exchanges and Spark's stage times for the
+rest, adaptive execution included: the exchanges of the final plan are read, not of the first one. An exchange that
+adaptive execution replaced by another teaches nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Learner:
         self._planned, self._stages, self._cores = planned, stages, cores
         self.found: dict[str, list[int]] = {}
 
-    def saved(self, stage: Stage, cut: Cut, took_us: int, engine: Any) -> None:
+    def saved(self, stage: Stage, cut: Cut, took_us: int) -> None:
         """A stage that was saved whole in this run; stages below it that ran inside it are part of its time."""
         self.found[stage.identity.plan] = [max(1, took_us), cut.bytes, cut.partitions]
 
@@ -32,7 +32,9 @@ class Learner:
         """The exchanges that ran while the result was made ready, found again by their canonical plans."""
         if engine.final is None or kind(engine.final) != "AdaptiveSparkPlanExec":
             return
-        wanted = [s for s in self._stages if id(s.node) in self._planned.exchange and id(s.node) not in engine.scans]
+        wanted = [
+            s for s in self._stages if id(s.node) in self._planned.exchange and id(s.node) not in engine.scans
+        ]
         shapes = {id(s): self._planned.exchange[id(s.node)].jvm.canonicalized() for s in wanted}
         times = _stage_times(self._planned)
         for ran in _query_stages(engine.final.executedPlan()):
@@ -52,7 +54,11 @@ class Learner:
         elif int(metrics["shuffleWriteTime"].id()) in times:
             run_ms, tasks = times[int(metrics["shuffleWriteTime"].id())]
             size = round(int(metrics["dataSize"].value()) * _PACKED)
-            self.found[stage.identity.plan] = [max(1, 1000 * run_ms // min(self._cores, max(1, tasks))), size, tasks]
+            self.found[stage.identity.plan] = [
+                max(1, 1000 * run_ms // min(self._cores, max(1, tasks))),
+                size,
+                tasks,
+            ]
 
 
 def _query_stages(plan: Any) -> list[Any]:
@@ -73,8 +79,9 @@ def _stage_times(planned: Planned) -> dict[int, tuple[int, int]]:
     """(time of all tasks in ms, tasks) of the stage that updated an accumulator, by the accumulator's id."""
     store = planned.session.sparkContext._jsc.sc().statusStore()  # pyright: ignore
     try:
-        stages = seq(store.stageList(None, False, False, store.stageList_default_4(), None))
-    except Exception:
+        none, quantiles = getattr(store, "stageList$default$5")(), getattr(store, "stageList$default$4")()
+        stages = seq(store.stageList(None, False, False, quantiles, none))
+    except Exception:  # another version of Spark: the store is no public interface, and learning is optional
         return {}
     found: dict[int, tuple[int, int]] = {}
     for data in stages[:200]:

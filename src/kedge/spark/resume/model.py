@@ -22,7 +22,13 @@ PIECES_MAX = 8
 READ_BYTES_PER_SECOND = 50e6  # of compressed input by one core, before anything was measured
 WRITE_BYTES_PER_SECOND = 60e6  # of one core, from rows to a durable Parquet file
 CUT_US = 250_000  # what a cut costs by itself: a job, and its Python workers
-_SHRINK = {"Filter": 0.4, "HashAggregate": 0.1, "ObjectHashAggregate": 0.2, "SortAggregate": 0.1, "FileSourceScan": 0.4}
+_SHRINK = {
+    "Filter": 0.4,
+    "HashAggregate": 0.1,
+    "ObjectHashAggregate": 0.2,
+    "SortAggregate": 0.1,
+    "FileSourceScan": 0.4,
+}
 
 
 @dataclass(slots=True)
@@ -56,7 +62,9 @@ def measure(stages: Sequence[Stage], learned: Mapping[str, Any], cores: int) -> 
     """Give every stage a time, a size and a number of tasks."""
     for stage in stages:
         known = learned.get(stage.identity.plan)
-        read = sum(size for size, _ in _own_files(stage, stages).values()) + sum(stages[i].bytes for i in stage.inputs)
+        read = sum(size for size, _ in _own_files(stage, stages).values()) + sum(
+            stages[i].bytes for i in stage.inputs
+        )
         if known is not None:
             stage.time_us, stage.bytes, stage.tasks, stage.learned = *known, True
             continue
@@ -119,7 +127,17 @@ def select(
     return selection
 
 
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
 
 
 def parse_budget(budget: str | int | None) -> int | None:
@@ -130,5 +148,7 @@ def parse_budget(budget: str | int | None) -> int | None:
         return budget
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", budget)
     if not match or match[2].lower() not in _UNITS:
-        raise UsageError(f"budget={budget!r} is not a size: write bytes as a number, or such as '2 GB' or '500 MB'.")
+        raise UsageError(
+            f"budget={budget!r} is not a size: write bytes as a number, or such as '2 GB' or '500 MB'."
+        )
     return round(float(match[1]) * _UNITS[match[2].lower()])

@@ -44,7 +44,9 @@ def saver(at: str, folder: str, partitions: Sequence[int], schema: pa.Schema) ->
             raise UnavailableError(f"{SAVING}: {at}/{name}: {error}. Make room there.") from error
         yield pa.RecordBatch.from_pydict(
             {"partition": [partition], "rows": [rows], "bytes": [data.size], "file": [name]},
-            schema=pa.schema([("partition", pa.int32()), ("rows", pa.int64()), ("bytes", pa.int64()), ("file", pa.string())]),
+            schema=pa.schema(
+                [("partition", pa.int32()), ("rows", pa.int64()), ("bytes", pa.int64()), ("file", pa.string())]
+            ),
         )
 
     return save

@@ -1,14 +1,15 @@
 """A physical plan of classic PySpark, copied once into Python: nodes, stages, and replacing what was saved.
 
-The stages are those of the plan before adaptive execution rewrites it: each exchange ends one, and its child is what
-the tasks of that stage make. A *cut* is such a child. Surgery replaces it by a scan of saved rows; adaptive execution
-then starts from a plan whose lower stages are already there, and may still change everything above them.
+The stages are those of the plan before adaptive execution rewrites it: each exchange ends one, and its child is
+what the tasks of that stage make. A *cut* is such a child. Surgery replaces it by a scan of saved rows; adaptive
+execution then starts from a plan whose lower stages are already there, and may still change what is above them.
 
 Invariant: every question about a node goes to the JVM once, when the copy is made.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from kedge.errors import UsageError
 SHUFFLE, BROADCAST = "ShuffleExchangeExec", "BroadcastExchangeExec"
 MARK = "kedge-step:"
 _ATTRIBUTES_MAX = 100_000
+_CLOCK = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(\w*\)?")
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +50,9 @@ class Node:
     def label(self) -> str:
         """What people see."""
         name = self.kind.removesuffix("Exec")
-        tables = sorted({part.text.rpartition("/")[2].split("]")[0] for part in self.walk() if "FileSource" in part.kind})
+        tables = sorted(
+            {part.text.rpartition("/")[2].split("]")[0] for part in self.walk() if "FileSource" in part.kind}
+        )
         return f"{name} of {', '.join(tables[:4])}" if tables else name
 
 
@@ -92,8 +96,14 @@ class Planned:
         self.session = df.sparkSession
         self.jvm: Any = self.session.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]
         self.jsession: Any = self.session._jsparkSession  # pyright: ignore
-        with settings(self.session, {"spark.sql.maxMetadataStringLength": "100000"}):
-            top = classic(df).queryExecution().executedPlan()
+        with settings(
+            self.session,
+            {"spark.sql.maxMetadataStringLength": "100000", "spark.sql.debug.maxToStringFields": "100000"},
+        ):
+            execution = classic(df).queryExecution()
+            top = execution.executedPlan()
+            clock = _CLOCK.search(str(execution.analyzed().toString()))
+            self.clock = clock[0] if clock else ""  # the optimizer makes a literal of it, which nobody recognises
             self.adaptive = top if kind(top) == "AdaptiveSparkPlanExec" else None
             self.exchange: dict[int, Node] = {}  # id() of a cut below an exchange -> that exchange
             self.root = copied(top.initialPlan() if self.adaptive is not None else top)
@@ -130,7 +140,7 @@ class Planned:
         aggregate again, and make the whole aggregate of it.
         """
         execution = getattr(self.jvm.org.apache.spark.sql.execution, "QueryExecution$")
-        module: Any = getattr(execution, "MODULE$")  # noqa: B009  ($ is not a Python name)
+        module: Any = getattr(execution, "MODULE$")
         none = getattr(getattr(self.jvm.scala, "None$"), "MODULE$")
         return module.prepareForExecution(module.preparations(self.jsession, none, False), plan)
 
@@ -162,5 +172,3 @@ class settings:  # noqa: N801  (used as a with-statement, like a function)
                 self._session.conf.unset(name)
             else:
                 self._session.conf.set(name, value)
-
-

@@ -37,9 +37,8 @@ def tree(run: Mapping[str, Any]) -> str:
         source = "measured" if stage["learned"] else "estimated"
         name = f"step {stage['step']}" if stage["step"] else stage["label"]
         branch = "" if top else ("└─ " if last else "├─ ")
-        lines.append(
-            f"{lead}{branch}{name}: {stage['time_us'] / 1e6:.2f} s, {size(stage['bytes'])} {source} [{state(stage)}]"
-        )
+        figures = f"{stage['time_us'] / 1e6:.2f} s, {size(stage['bytes'])} {source}"
+        lines.append(f"{lead}{branch}{name}: {figures} [{state(stage)}]")
         below = lead if top else lead + ("   " if last else "│  ")
         for at, child in enumerate(stage["inputs"]):
             visit(child, below, at == len(stage["inputs"]) - 1, False)
@@ -49,7 +48,9 @@ def tree(run: Mapping[str, Any]) -> str:
     saved = sum(stage["bytes"] for stage in stages if stage["chosen"])
     lines.append("")
     lines.append(f"without a failure {end:.2f} s; saved {size(saved)}")
-    lines.append(f"worst case {run['worst_us'] / 1e6:.2f} s instead of {2 * end:.2f} s ({_share(run, 'worst_us')} less)")
+    lines.append(
+        f"worst case {run['worst_us'] / 1e6:.2f} s instead of {2 * end:.2f} s ({_share(run, 'worst_us')} less)"
+    )
     if run["expected_us"] is not None:
         lines.append(f"expected {run['expected_us'] / 1e6:.2f} s at the given rate of failures")
     lines.append(f"ceiling of this plan: {_share(run, 'floor_us')} less at any budget")
@@ -95,7 +96,7 @@ def picture(run: Mapping[str, Any]) -> str:
     for index, (x, y) in where.items():
         stage = stages[index]
         told = state(stage)
-        color = _COLORS[told.split(" ")[0].strip(":,")] if told.split(" ")[0].strip(":,") in _COLORS else "#e5e5e5"
+        color = _COLORS.get(told.split(" ")[0].strip(":,"), "#e5e5e5")
         name = f"step {stage['step']}" if stage["step"] else stage["label"]
         share = stage["reused"] / stage["partitions"] if stage["partitions"] else 0
         lines = [name[:38], f"{stage['time_us'] / 1e6:.2f} s, {size(stage['bytes'])}", told[:40]]

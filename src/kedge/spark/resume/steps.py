@@ -30,7 +30,9 @@ def saved_step(df: DataFrame, name: str, job: Job) -> DataFrame:
     job.claim()
     text, files = _text(df), sorted(df.inputFiles())
     if _UNSTABLE.search(text):
-        warnings.warn(f"step {name} is not deterministic: its rows stay those of the run that saves it", stacklevel=3)
+        warnings.warn(
+            f"step {name} is not deterministic: its rows stay those of the run that saves it", stacklevel=3
+        )
         text = _IDS.sub("", re.sub(r"\b(rand|randn|uuid|shuffle)\([^)]*\)", r"\1", text))
     ident = digest(f"{name}\n{text}\n{files}\n{df.schema.json()}")
     for cut in job.cuts().values():
@@ -53,14 +55,23 @@ def saved_step(df: DataFrame, name: str, job: Job) -> DataFrame:
 
 
 def _save(df: DataFrame, name: str, job: Job, ident: str, schema: StructType, arrow: Any) -> list[Part]:
-    record = {"partitions": 1 << 30, "label": f"step {name}", "whole": True, "plan": ident, "inputs": {}, "options": {}}
+    record = {
+        "partitions": 1 << 30,
+        "label": f"step {name}",
+        "whole": True,
+        "plan": ident,
+        "inputs": {},
+        "options": {},
+    }
     attempt = job.announce(ident, record)
     plain = df.toDF(*schema.names) if schema.names else df
     saved = plain.mapInArrow(saver(job.at, attempt.folder, range(1 << 20), arrow), SAVED).collect()
     parts = [part for part in (Part.named(row["file"]) for row in saved) if part is not None]
     parts.sort(key=lambda part: part.partition)
     if [part.partition for part in parts] != list(range(len(parts))):
-        raise UsageError(f"step {name}: Spark ran partitions that do not count from 0; cache or repartition it first.")
+        raise UsageError(
+            f"step {name}: Spark ran partitions that do not count from 0; cache or repartition it first."
+        )
     job.add("cut", cut=ident, attempt=attempt.attempt, **{**record, "partitions": len(parts)})
     job.add("saved", cut=ident, attempt=attempt.attempt, parts=len(parts), bytes=sum(part.bytes for part in parts))
     return parts
