@@ -61,9 +61,12 @@ class RedisStore:
 
     def _load(self, read_only: bool) -> None:
         keys = self.keys
-        meta, versions, entries = self.link.calls(
-            [pack(b"HGETALL", keys.meta), pack(b"HGETALL", keys.versions), pack(b"LRANGE", keys.open, b"0", b"-1")]
-        )
+        asked = [
+            pack(b"HGETALL", keys.meta),
+            pack(b"HGETALL", keys.versions),
+            pack(b"LRANGE", keys.open, b"0", b"-1"),
+        ]
+        meta, versions, entries = self.link.moment(asked)
         fields = dict(zip(meta[::2], meta[1::2], strict=True))
         if not fields:
             self.line = Line({0: Version(0, self._clock.now_us())})
@@ -123,6 +126,9 @@ class RedisStore:
         """A new structure; its first layer logs deltas, whatever the scheme, unless it is a blind one."""
         mode = spec.scheme if spec.scheme in BLIND else "track"
         live = RedisLive(spec, self, mode, self.line.at)
+        if self.link.call(b"EXISTS", live.base.key):
+            key = live.base.key.decode()
+            raise UsageError(f"{self.link.where} has a key {key} that is not this store's. Rename one of them.")
         self.link.transaction([self._structure_command(live)])
         self.specs[spec.name], self._live[spec.name] = spec, live
 
