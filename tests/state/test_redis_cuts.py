@@ -9,7 +9,7 @@ import redis
 import state_model as m
 from state_histories import steps
 
-from kedge.errors import ClosedError, ConflictError, CorruptError, UnavailableError
+from kedge.errors import ClosedError, ConflictError, CorruptError, UnavailableError, UsageError
 from kedge.host import local
 from kedge.state import open_store
 from kedge.state.redis_link import Link
@@ -157,6 +157,16 @@ def test_other_clients_read_ordinary_structures(redis_url, redis_socket):
     assert client.lrange(f"plain{name}:stops", 0, -1) == ["x", "y"]
     assert client.get(f"plain{name}:rides") == "7"
     assert client.zscore(f"plain{name}:delays", "b1") == 1.5
+
+
+def test_a_key_of_somebody_else_is_left_alone(redis_url, redis_socket):
+    name = redis_url.rpartition("=")[2]
+    client = redis.Redis(unix_socket_path=redis_socket)
+    client.sadd(f"{name}:buses", "theirs")
+    store = open_store(redis_url)
+    with pytest.raises(UsageError, match="not this store's"):
+        store.set("buses")
+    assert client.smembers(f"{name}:buses") == {b"theirs"}
 
 
 def test_a_lost_connection_is_said_and_closes_the_store(redis_socket):
