@@ -219,7 +219,7 @@ class _Bench:
                 assert isinstance(table, move.Table)
                 known.append(sum(len(rows) for rows in table.states.values()))
                 learned = move.precompute(work, size, matrix, tau, method="learned", run=move.threads(WORKERS),
-                                          effort=self.effort, replica=False)  # fmt: skip
+                                          replica=False)  # fmt: skip
                 ours, best = (move.mean_cost(work, size, path, tau, 0.0, f) for f in (learned, table))
                 ratios.append(ours / best)
         self.numbers["learned / exact"] = {"ratios": ratios, "partitions": known}
