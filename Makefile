@@ -26,10 +26,10 @@ check: $(STAMP) ## ruff, pyright and the import contract
 	$(BIN)/lint-imports
 
 fast: $(STAMP) ## the tests that take under a minute
-	KEDGE_LANE=fast $(BIN)/python -m pytest -q -m "not slow and not soak"
+	KEDGE_LANE=fast $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not soak"
 
 test: check ## what CI runs: under 15 minutes
-	KEDGE_LANE=test $(BIN)/python -m pytest -m "not soak"
+	KEDGE_LANE=test $(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak"
 
 soak: $(STAMP) ## the long lane: hundreds of kills, thousands of seeds
 	KEDGE_LANE=soak $(BIN)/python -m pytest --timeout 7200

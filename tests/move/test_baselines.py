@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kedge import move
 from kedge.errors import UsageError
@@ -47,8 +45,12 @@ def test_redist_keeps_the_limit_where_it_can_and_leaves_a_balanced_route_alone()
         assert move.redist(first.after, work, size, 8, 0.2).moves == []
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0.1, 0.3, 0.8]))
-def test_no_baseline_within_the_limits_is_cheaper(seed: int, tau: float) -> None:
+def test_no_baseline_within_the_limits_is_cheaper(lane) -> None:
+    for seed in lane.seeds(9, 90, 1_000):
+        _compare(seed, [0.1, 0.3, 0.8][seed % 3])
+
+
+def _compare(seed: int, tau: float) -> None:
     rng = np.random.default_rng(seed)
     work, size = rng.integers(10, 40, 32), rng.integers(0, 40, 32)
     nodes = int(rng.integers(2, 7))

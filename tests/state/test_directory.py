@@ -10,7 +10,7 @@ import state_model as m
 
 from kedge.errors import ConflictError, CorruptError, UsageError
 from kedge.host import sim
-from kedge.state import open_store
+from kedge.state import directory, open_store
 
 
 @pytest.mark.parametrize("scheme", [*histories.SCHEMES, None])
@@ -36,12 +36,40 @@ def durable(states):
 
 @pytest.mark.parametrize("fault", ["stop", "lose", "tear"])
 @pytest.mark.parametrize("scheme", histories.SCHEMES)
-def test_a_crash_at_any_call_leaves_the_last_version(scheme, fault, lane):
+def test_a_crash_at_any_call_leaves_the_last_version(scheme, fault, lane, monkeypatch):
+    if fault != "stop":
+        monkeypatch.setattr(directory, "INLINE_MAX", 0)  # every layer an object of its own
+    _crash_everywhere(scheme, fault, len(lane.seeds(5, 1, 1)))
+
+
+def test_a_record_before_its_objects_is_caught(monkeypatch):
+    """The mutant: objects are put after the record that names them."""
+    monkeypatch.setattr(directory, "INLINE_MAX", 0)
+    late: list[tuple[str, bytes]] = []
+
+    def put(self, blob):
+        late.append((f"objects/{len(late):032x}", blob))
+        return {"object": late[-1][0]}
+
+    def commit(self, record):
+        slot = self._ledger.commit({"store": directory.FORMAT, **record})
+        for name, blob in late:
+            self._store.put(name, blob)
+        late.clear()
+        return slot
+
+    monkeypatch.setattr(directory.DirectoryJournal, "_put", put)
+    monkeypatch.setattr(directory.DirectoryJournal, "_commit", commit)
+    with pytest.raises((CorruptError, AssertionError)):
+        _crash_everywhere("undo", "lose", 1, late.clear)
+
+
+def _crash_everywhere(scheme, fault, every, before=lambda: None):
     must = durable(list(histories.steps(open_store("memory:"), scheme)))
     calls = _crash(scheme, sim.machine(0, fault), [])
     assert calls > 60
-    every = len(lane.seeds(5, 1, 1))
     for at in range(1, calls, every):
+        before()
         host, done = sim.machine(at, fault), []
         host.crash_at = at
         _crash(scheme, host, done)

@@ -9,9 +9,10 @@ import redis
 import state_model as m
 from state_histories import steps
 
-from kedge.errors import ClosedError, ConflictError, UnavailableError
+from kedge.errors import ClosedError, ConflictError, CorruptError, UnavailableError, UsageError
 from kedge.host import local
 from kedge.state import open_store
+from kedge.state.redis_link import Link
 from kedge.state.redis_store import open_redis
 from kedge.state.store import Store
 
@@ -64,10 +65,27 @@ def cut_store(path: str, name: str, budget: int) -> tuple[Store, Cut]:
 
 @pytest.mark.parametrize("scheme", ["undo", "redo", "command", "full"])
 def test_a_cut_after_any_command_leaves_whole_calls(scheme, redis_socket, lane):
-    _, counting = _whole(redis_socket, scheme)
-    every = len(lane.seeds(9, 1, 1))  # the fast lane takes every ninth cut
+    _cut_everywhere(scheme, redis_socket, len(lane.seeds(9, 1, 1)), "cut")  # the fast lane takes every ninth cut
+
+
+@pytest.mark.parametrize("scheme", ["undo", "redo"])
+def test_calls_without_a_transaction_are_caught(scheme, redis_socket, monkeypatch):
+    """The mutant: the same commands, but neither MULTI nor EXEC around them."""
+
+    def loose(self, commands):
+        inner = list(commands)
+        self._send(inner)
+        return [self._read_any() for _ in inner]
+
+    monkeypatch.setattr(Link, "transaction", loose)
+    with pytest.raises((AssertionError, CorruptError, KeyError)):
+        _cut_everywhere(scheme, redis_socket, 1, "loose")
+
+
+def _cut_everywhere(scheme, redis_socket, every, prefix):
+    _, counting = _whole(redis_socket, scheme, prefix)
     for budget in range(0, counting.sent, every):
-        name = f"cut-{scheme}-{budget}"
+        name = f"{prefix}-{scheme}-{budget}"
         states: list[Any] = []
         try:
             store, _ = cut_store(redis_socket, name, budget)
@@ -82,8 +100,8 @@ def test_a_cut_after_any_command_leaves_whole_calls(scheme, redis_socket, lane):
         _goes_on(after, of)
 
 
-def _whole(path: str, scheme: str) -> tuple[list[Any], Cut]:
-    store, cut = cut_store(path, f"cut-{scheme}-whole", 10**9)
+def _whole(path: str, scheme: str, prefix: str) -> tuple[list[Any], Cut]:
+    store, cut = cut_store(path, f"{prefix}-{scheme}-whole", 10**9)
     states = list(steps(store, scheme))
     store.close()
     return states, cut
@@ -139,6 +157,16 @@ def test_other_clients_read_ordinary_structures(redis_url, redis_socket):
     assert client.lrange(f"plain{name}:stops", 0, -1) == ["x", "y"]
     assert client.get(f"plain{name}:rides") == "7"
     assert client.zscore(f"plain{name}:delays", "b1") == 1.5
+
+
+def test_a_key_of_somebody_else_is_left_alone(redis_url, redis_socket):
+    name = redis_url.rpartition("=")[2]
+    client = redis.Redis(unix_socket_path=redis_socket)
+    client.sadd(f"{name}:buses", "theirs")
+    store = open_store(redis_url)
+    with pytest.raises(UsageError, match="not this store's"):
+        store.set("buses")
+    assert client.smembers(f"{name}:buses") == {b"theirs"}
 
 
 def test_a_lost_connection_is_said_and_closes_the_store(redis_socket):

@@ -31,6 +31,7 @@ def said(capsys, *arguments):
     return code, capsys.readouterr().out
 
 
+@pytest.mark.slow  # matplotlib takes a second to load
 def test_versions_and_their_picture(url, capsys, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "versions.svg"

@@ -25,7 +25,7 @@ n = first
 while True:
     tickets = []
     for _ in range(8):
-        count = 1 + n % 900
+        count = 1 + n % 60
         batch = pa.record_batch({"v": range(n * 1000, n * 1000 + count)})
         tickets.append((n % 2, n, count, there.append(batch, n % 2)))
         n += 1
@@ -42,7 +42,7 @@ def test_killed_writers_lose_nothing(tmp_path: pathlib.Path, lane: Any) -> None:
     path = str(tmp_path / "s")
     acked: list[list[int]] = []
     first = 0
-    for seed in lane.seeds(2, 8, 200):
+    for seed in lane.seeds(2, 5, 200):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, path, str(first)], stdout=subprocess.PIPE, text=True
         )

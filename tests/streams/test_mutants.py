@@ -9,30 +9,39 @@ import pytest
 import test_crash as crashes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kedge.host.sim import Fault
 
 STEPS = 16
-# Where a mutant is noticed soon; any seed order would do in the end.
-FIRST: dict[str, tuple[int, Fault]] = {
-    "no epoch check before acknowledging": (3, "tear"),
-    "no checksum of slots": (5, "stop"),
-    "an uncommitted atomic append is kept": (1, "tear"),
-    "recovery publishes what it can read": (2, "tear"),
+# A crash that shows the mutant; tried first, since most crashes of most seeds do not.
+FIRST: dict[str, tuple[int, Fault, int]] = {
+    "no epoch check before acknowledging": (3, "tear", 0),
+    "no checksum of slots": (5, "stop", 140),
+    "an uncommitted atomic append is kept": (1, "tear", 170),
+    "recovery publishes what it can read": (2, "tear", 113),
+    "all slots in one page": (2, "stop", 265),
 }
 
 
+def tries(name: str) -> Iterator[tuple[int, Fault, int]]:
+    """Crashes to try: the known one, then all of some seeds."""
+    if name in FIRST:
+        yield FIRST[name]
+    for seed in range(8):
+        for fault in ("tear", "lose", "stop"):
+            for crash_at in crashes.points(seed, fault, STEPS)[::5]:
+                yield seed, fault, crash_at
+
+
 def noticed(name: str) -> bool:
-    """Whether some crash of some seed shows the mutant."""
-    seed, fault = FIRST.get(name, (0, "tear"))
-    faults = (fault, *(other for other in crashes.FAULTS if other != fault))
-    for at_seed in (seed, *range(8)):
-        for at_fault in faults:
-            try:
-                for crash_at in crashes.points(at_seed, at_fault, STEPS)[::5]:
-                    log, host = crashes.crash(at_seed, at_fault, crash_at, STEPS)
-                    crashes.verify(log, host)
-            except Exception:
-                return True
+    """Whether some crash shows the mutant."""
+    try:
+        for seed, fault, crash_at in tries(name):
+            log, host = crashes.crash(seed, fault, crash_at, STEPS)
+            crashes.verify(log, host)
+    except Exception:
+        return True
     return False
 
 

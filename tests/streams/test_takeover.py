@@ -52,7 +52,7 @@ def reader(host: SimHost, seen: list[list[int]]) -> Callable[[], None]:
 
 @pytest.mark.parametrize("kills", [0.0, 0.004])
 def test_writers_push_each_other_out(kills: float, lane: Any) -> None:
-    for seed in lane.seeds(6, 60, 3000):
+    for seed in lane.seeds(2, 60, 3000):
         host = machine(seed, "lose")
         opened(host).close()
         log, seen = Log(), list[list[int]]()

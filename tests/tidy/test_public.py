@@ -42,4 +42,4 @@ def test_importing_kedge_costs_nothing(heavy):
 
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'strem'"):
-        kedge.strem  # noqa: B018
+        kedge.strem

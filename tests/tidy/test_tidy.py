@@ -8,7 +8,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src" / "kedge").rglob("*.py"))
-TEXTS = [*SOURCES, *sorted((ROOT / "docs").rglob("*.md")), *ROOT.glob("*.md"), *sorted((ROOT / "tests").rglob("*.py"))]
+TEXTS = [
+    *SOURCES,
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *ROOT.glob("*.md"),
+    *sorted((ROOT / "tests").rglob("*.py")),
+]
 TREES = {path: ast.parse(path.read_text()) for path in SOURCES}
 
 

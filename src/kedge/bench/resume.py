@@ -16,6 +16,10 @@ from kedge.bench import Figure, note
 from kedge.bench import _resume_plans as plans
 from kedge.bench import _resume_spark as on_spark
 
+_WHY = {
+    "sequential": "one thread, few large steps: where the choice is exact, no set of whole intermediates is smaller",
+    "parallel4": "split in four, as the paper ran it",
+}
 PROTECTS = 0.005  # a scheme that takes less than this off the worst case does not protect
 
 
@@ -43,11 +47,11 @@ def _on_monetdb(quick: bool, out: Path) -> list[Figure]:
         ratios = [r.ours_as_halfway / r.halfway[1] for r in mine if r.halfway[0] >= PROTECTS and r.halfway[1]]
         median = statistics.median(ratios)
         what = f"MonetDB {kind}: our bytes for the halfway scheme's true protection, of its bytes ({size})"
-        figures.append(Figure(what, median, "median ratio", "<= 0.20", median <= 0.20))
+        figures.append(Figure(what, median, "median ratio", "<= 0.20", median <= 0.20, _WHY[kind]))
         near = [r.ours_near_ceiling[1] <= 0.25 * r.everything[1] for r in mine]
         share = sum(near) / len(near)
         what = f"MonetDB {kind}: plans with 90% of the ceiling at <= 25% of all bytes ({size})"
-        figures.append(Figure(what, share, "share of plans", ">= 0.80", share >= 0.80))
+        figures.append(Figure(what, share, "share of plans", ">= 0.80", share >= 0.80, _WHY[kind]))
     top = max(r.single[0] for r in rows)
     what = "largest reduction of one checkpoint on any plan (the paper prints 29.8%)"
     figures.append(Figure(what, 100 * top, "%", "<= 25, its proven limit", top <= 0.25))

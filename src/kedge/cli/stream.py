@@ -197,7 +197,7 @@ def _verify(args: argparse.Namespace) -> int:
     from kedge.streams import verify
 
     found = verify(args.path)
-    about = {
+    about: dict[str, Any] = {
         "units": found.units,
         "rows": found.rows,
         "rows_lost": found.rows_lost,

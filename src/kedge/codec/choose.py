@@ -186,7 +186,7 @@ def _decimals(sample: tuple[Values, Values], rows: int) -> Iterator[Option]:
     around = share * (stretches.itemsize + 2)
     time_ns = COSTS["decimal"] + share * EXCEPTION_NS
     for option in _light(stats.look(numbers, rows), rows):
-        if option.name != "xor":
+        if option.name not in ("xor", "dictionary"):  # a dictionary of the floats has the same codes
             yield Option(
                 "decimal>" + option.name, option.size + around, option.time_ns + time_ns, digits, option.distinct
             )

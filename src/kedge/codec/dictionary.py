@@ -13,9 +13,13 @@ from kedge.codec import kernels, parts, scratch
 from kedge.codec.encoded import Bytes, Codec, Encoded, Values, corrupt
 from kedge.codec.items import decode_items, items
 
+_FIRST_TRY = (
+    1 << 14
+)  # entries: a table for as many as there are rows costs more to clear than most columns to encode
+
 
 def _encode(values: Values, inner: str = "", /) -> Encoded:
-    encoded = encode_upto(values, values.size, inner)
+    encoded = encode_upto(values, min(_FIRST_TRY, values.size), inner) or encode_upto(values, values.size, inner)
     assert encoded is not None
     return encoded
 

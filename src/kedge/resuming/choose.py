@@ -21,7 +21,7 @@ from kedge.resuming.dag import Dag, as_dag
 from kedge.resuming.schedule import Speeds, schedule
 
 EXACT_DATA_MAX = 250
-SUBSETS_MAX = 256
+SUBSETS_MAX = 64
 
 Goal = Literal["worst", "expected"]
 Method = Literal["auto", "exact", "primal-dual", "greedy"]

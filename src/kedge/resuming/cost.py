@@ -62,7 +62,7 @@ def mean_us(dag: Dag, chosen: Iterable[int], speeds: Speeds | None = None) -> fl
     return area / run.end_us
 
 
-SETS_MAX = 5_000
+SETS_MAX = 1_000
 
 
 def expected_us(dag: Dag, chosen: Iterable[int], failures_per_second: float, speeds: Speeds | None = None) -> float:

@@ -7,7 +7,7 @@ is the algebra that all of it rests on.
 
 from __future__ import annotations
 
-from kedge.state.opening import store as open_store
+from kedge.state.opening import open_store
 from kedge.state.store import Store
 
 __all__ = ["Store", "open_store"]

@@ -94,9 +94,9 @@ def as_ints(values: Any) -> Ints | None:
         return np.ascontiguousarray(values, np.int64)
     if isinstance(values, list | tuple | range | set | frozenset):
         members: list[Any] = list(values)  # type: ignore[arg-type]
-        if all(type(member) is int for member in members):
+        if all(type(member) is int or isinstance(member, np.integer) for member in members):
             try:
-                return np.array(members, np.int64)
+                return np.array([int(member) for member in members], np.int64)
             except OverflowError:
                 return None
     return None

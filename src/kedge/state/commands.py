@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from kedge.errors import InternalError
-from kedge.state.delta import PRESENT, UNKNOWN, CellDelta, Delta, IntDelta, Ints, cells_of, known
+from kedge.state.delta import PRESENT, UNKNOWN, CellDelta, Delta, IntDelta, Ints, cells_of, distinct, known
 from kedge.state.listplan import Moves, plan
 from kedge.state.values import decode
 
@@ -68,7 +68,7 @@ def effect(spec: Spec, raw: Raw) -> Delta:
         return raw.wrote
     present = raw.verb in ("add", "update")
     if isinstance(raw.args, np.ndarray):
-        keys = np.unique(raw.args)
+        keys = distinct(raw.args)
         return IntDelta(keys, np.full(len(keys), 2, np.uint8), np.full(len(keys), int(present), np.uint8))
     if spec.kind in ("map", "sorted_set") and raw.verb == "update":
         news: dict[bytes, bytes | None] = dict(zip(raw.args[::2], raw.args[1::2], strict=True))

@@ -109,9 +109,15 @@ def cells_of(delta: Delta) -> CellDelta:
     return delta.to_cells() if isinstance(delta, IntDelta) else delta
 
 
-def no_ints() -> IntDelta:
-    """No change to a set of integers."""
-    return IntDelta(np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.uint8))
+def distinct(keys: Ints) -> Ints:
+    """Sorted, each once. (`np.unique` goes through a hash table, at ten times the time of this sort.)"""
+    keys = np.sort(keys)
+    if len(keys) > 1:
+        first = np.ones(len(keys), np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=first[1:])
+        if not first.all():
+            keys = keys[first]
+    return keys
 
 
 def chain(deltas: Iterable[Delta]) -> Delta:

@@ -7,7 +7,7 @@ from kedge.host import Host, local
 from kedge.state.store import Store
 
 
-def store(
+def open_store(
     url: str = "memory:", *, scheme: str = "undo", read_only: bool = False, host: Host | None = None
 ) -> Store:
     """Open the versioned store at `url`, or create it: `memory:`, a directory, or `redis://host:port/db?name=kedge`.

@@ -144,7 +144,7 @@ def blind(delta: Delta) -> Delta:
 def _write_delta(out: Out, delta: Delta) -> None:
     if isinstance(delta, IntDelta):
         codes = delta.old * 2 + delta.new
-        used = np.unique(codes)
+        used = np.flatnonzero(np.bincount(codes, minlength=6))
         out.parts.append(bytes([_INTS, len(used)]))
         for code in used.tolist():
             out.parts.append(bytes([code]))

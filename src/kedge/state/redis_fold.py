@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kedge.state.cells import DictCells
-from kedge.state.delta import UNKNOWN, CellDelta, Delta, IntDelta, cells_of, known
+from kedge.state.delta import UNKNOWN, CellDelta, Delta, IntDelta, cells_of, distinct, known
 from kedge.state.readers import Reader
 
 
@@ -31,7 +31,7 @@ def _complete_ints(base: Reader, layers: list[Delta]) -> list[Delta]:
     parts = [layer for layer in layers if isinstance(layer, IntDelta)]
     if not parts:
         return layers
-    keys = np.unique(np.concatenate([part.keys for part in parts]))
+    keys = distinct(np.concatenate([part.keys for part in parts]))
     flags = base.get_ints(keys)
     done: list[Delta] = []
     for layer in layers:

@@ -78,6 +78,10 @@ class Link:
         self._send(commands)
         return [self._read() for _ in commands]
 
+    def moment(self, commands: Sequence[bytes]) -> list[Any]:
+        """The answers of several reading commands at one moment, whoever writes meanwhile."""
+        return self.calls([_MULTI, *commands, _EXEC])[-1]
+
     def flags(self, command: bytes, count: int) -> Flags:
         """An answer of `count` zeros and ones, such as SMISMEMBER's, without an object for each."""
         self._send([command])

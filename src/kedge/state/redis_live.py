@@ -21,7 +21,20 @@ import numpy as np
 
 from kedge.state.cells import Cells, DictCells, IntCells, load_delta
 from kedge.state.commands import Raw, Spec
-from kedge.state.delta import PRESENT, UNKNOWN, CellDelta, Delta, Flags, IntDelta, Ints, Old, cells_of, chain, known
+from kedge.state.delta import (
+    PRESENT,
+    UNKNOWN,
+    CellDelta,
+    Delta,
+    Flags,
+    IntDelta,
+    Ints,
+    Old,
+    cells_of,
+    chain,
+    distinct,
+    known,
+)
 from kedge.state.listplan import HEAD, TAIL, bound
 from kedge.state.pack import blind
 from kedge.state.readers import Overlay
@@ -204,10 +217,10 @@ class RedisLive:
             cells = [b"%d" % key for key in keys.tolist()]
             self.write(verb, cells, dict.fromkeys(cells, PRESENT if present else None))
             return
-        distinct = np.unique(keys)
-        flags = self.get_ints(distinct) if self._must_look() else self.local.get_ints(distinct)
+        members = distinct(keys)
+        flags = self.get_ints(members) if self._must_look() else self.local.get_ints(members)
         differs = flags != int(present)
-        changed, old = distinct[differs], flags[differs]
+        changed, old = members[differs], flags[differs]
         self.local.put_ints(changed, present)
         done = IntDelta(changed, old, np.full(len(changed), int(present), np.uint8))
         self._log(done, Raw(self.spec.name, verb, keys), (0, 0))

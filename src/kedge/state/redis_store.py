@@ -7,7 +7,6 @@ its last checkpoint plus whole calls.
 Invariants:
 - A layer at or below a structure's base has every old value of it; layers above may be blind. `fold` completes
   layers and moves the base forwards in the same transaction.
-- An image-only layer (scheme `full`) stands between two images; its delta is their difference.
 - What is in memory equals what is in Redis while this writer's epoch is the newest.
 """
 
@@ -26,7 +25,8 @@ from kedge.state.pack import Packed, blind, unpack
 from kedge.state.pack import pack as pack_layer
 from kedge.state.readers import Overlay, Reader, bounds
 from kedge.state.redis_base import Keys, RedisBase
-from kedge.state.redis_fold import complete_layers, difference
+from kedge.state.redis_fold import complete_layers
+from kedge.state.redis_layers import RedisLayers
 from kedge.state.redis_link import Link, pack
 from kedge.state.redis_live import RedisLive
 
@@ -47,10 +47,9 @@ class RedisStore:
 
     def __init__(self, link: Link, name: str, clock: Clock, *, read_only: bool) -> None:
         self.link, self.keys, self._clock = link, Keys(name), clock
-        self.line, self.specs, self.tick = Line(), dict[str, Spec](), 0
+        self.layers = RedisLayers(link, self.keys)
+        self.specs, self.tick = dict[str, Spec](), 0
         self._live: dict[str, RedisLive] = {}
-        self._layers: dict[int, Packed] = {}
-        self._images: dict[int, list[str]] = {}
         self._raws: list[Raw] = []
         if not read_only:
             epoch = b"%d" % link.call(b"INCR", self.keys.epoch)
@@ -61,12 +60,15 @@ class RedisStore:
 
     def _load(self, read_only: bool) -> None:
         keys = self.keys
-        meta, versions, entries = self.link.calls(
-            [pack(b"HGETALL", keys.meta), pack(b"HGETALL", keys.versions), pack(b"LRANGE", keys.open, b"0", b"-1")]
-        )
+        asked = [
+            pack(b"HGETALL", keys.meta),
+            pack(b"HGETALL", keys.versions),
+            pack(b"LRANGE", keys.open, b"0", b"-1"),
+        ]
+        meta, versions, entries = self.link.moment(asked)
         fields = dict(zip(meta[::2], meta[1::2], strict=True))
         if not fields:
-            self.line = Line({0: Version(0, self._clock.now_us())})
+            self.layers.line = Line({0: Version(0, self._clock.now_us())})
             if not read_only:
                 self._create_store()
             return
@@ -74,7 +76,7 @@ class RedisStore:
             raise CorruptError(
                 f"{self.link.where}: format {fields[b'format']!r} is newer than this Kedge. Upgrade it."
             )
-        self._load_versions(versions[1::2], int(fields[b"at"]), int(fields[b"next"]))
+        self.layers.load_versions(versions[1::2], int(fields[b"at"]), int(fields[b"next"]))
         for name, value in fields.items():
             if name.startswith(b"s:"):
                 self._load_structure(json.loads(value))
@@ -82,18 +84,7 @@ class RedisStore:
 
     def _create_store(self) -> None:
         meta = pack(b"HSET", self.keys.meta, b"format", FORMAT, b"at", b"0", b"next", b"1")
-        self.link.transaction([meta, self._version_command(self.line.versions[0], [])])
-
-    def _load_versions(self, values: list[bytes], at: int, following: int) -> None:
-        found: list[tuple[Version, list[str]]] = []
-        for value in values:
-            record = json.loads(value)
-            found.append(
-                (Version(*[record[k] for k in ("number", "at_us", "cells", "bytes", "key")]), record["images"])
-            )
-        found.sort(key=lambda pair: pair[0].number)
-        self.line = Line({version.number: version for version, _ in found}, at, following)
-        self._images = {version.number: images for version, images in found}
+        self.link.transaction([meta, self.layers.version_command(self.line.versions[0], [])])
 
     def _load_structure(self, record: dict[str, Any]) -> None:
         spec = Spec(*[record[key] for key in ("name", "kind", "type", "values", "scheme")])
@@ -101,7 +92,7 @@ class RedisStore:
         live = RedisLive(spec, self, record["mode"], record["base"])
         self._live[spec.name] = live
         if live.blind:
-            live.reload(self._path(spec.name, live.base_at, self.line.at))
+            live.reload(self.layers.path(spec, live.base_at, self.line.at))
 
     def _load_open(self, entries: list[bytes]) -> None:
         """The open layer as its writer left it: whole calls in their order."""
@@ -117,12 +108,24 @@ class RedisStore:
         for name, parts in deltas.items():
             self._live[name].restore_open(chain(parts))
 
+    @property
+    def line(self) -> Line:
+        """The versions that exist, and the current one."""
+        return self.layers.line
+
+    def raws(self, number: int) -> list[Raw]:
+        """The calls that were logged for a version."""
+        return self.layers.raws(number)
+
     # --- structures -----------------------------------------------------------------------------------------------
 
     def create(self, spec: Spec) -> None:
         """A new structure; its first layer logs deltas, whatever the scheme, unless it is a blind one."""
         mode = spec.scheme if spec.scheme in BLIND else "track"
         live = RedisLive(spec, self, mode, self.line.at)
+        if self.link.call(b"EXISTS", live.base.key):
+            key = live.base.key.decode()
+            raise UsageError(f"{self.link.where} has a key {key} that is not this store's. Rename one of them.")
         self.link.transaction([self._structure_command(live)])
         self.specs[spec.name], self._live[spec.name] = spec, live
 
@@ -139,11 +142,11 @@ class RedisStore:
             deltas = {} if entry is None else {live.spec.name: entry}
             staged.append(pack(b"RPUSH", self.keys.open, pack_layer(Packed(deltas, raws))))
         later = self.line.later() if changed else []
-        self.link.transaction(staged + self._drop_commands(later))
+        self.link.transaction(staged + self.layers.drop_commands(later))
         self._raws += raws
         if changed:
             self.tick += 1
-            self._forget(later)
+            self.layers.forget(later)
 
     def switch(self, live: RedisLive, spec: Spec) -> None:
         """Another scheme: leaving a blind mode folds, entering one waits for a layer without changes."""
@@ -163,7 +166,7 @@ class RedisStore:
         """Fold everything, the open layer too, and rewrite the open list with its old values."""
         name, staged = spec.name, Staged()
         numbers = self.line.layers(live.base_at, self.line.at)
-        whole = complete_layers(live.base, [*[self.delta(n, name) for n in numbers], live.local.open()])
+        whole = complete_layers(live.base, [*[self.layers.delta(n, live.spec) for n in numbers], live.local.open()])
         self._stage_layers(staged, name, numbers, whole[:-1])
         staged.commands += live.base.write(chain(whole), bounds(live.base))
         opens = {one: part.local.open() for one, part in self._live.items() if part.mode in ("track", "redo")}
@@ -186,7 +189,7 @@ class RedisStore:
     def checkpoint(self, key: str | None) -> Version:
         """Close the open layer: one transaction that sends only packed bytes (and copies, for `full`)."""
         number, later = self.line.next, self.line.later()
-        layer, commands, images = Packed(raws=self._raws), self._drop_commands(later), list[str]()
+        layer, commands, images = Packed(raws=self._raws), self.layers.drop_commands(later), list[str]()
         for name, live in self._live.items():
             if live.mode == "image" or live.spec.scheme == "full":
                 images.append(name)
@@ -199,14 +202,14 @@ class RedisStore:
         version = Version(number, self._clock.now_us(), cells, len(blob), key)
         commands += [
             pack(b"HSET", self.keys.layers, b"%d" % number, blob),
-            self._version_command(version, images),
+            self.layers.version_command(version, images),
             pack(b"HSET", self.keys.meta, b"at", b"%d" % number, b"next", b"%d" % (number + 1)),
             pack(b"DEL", self.keys.open),
         ]
         settled = self._settled(number, images)
         self.link.transaction(commands + [self._structure_command(*one) for one in settled])
-        self._forget(later)
-        self._layers[number], self._images[number] = layer, images
+        self.layers.forget(later)
+        self.layers.cached[number], self.layers.images[number] = layer, images
         self.line.add(version)
         for live in self._live.values():
             live.seal()
@@ -253,7 +256,7 @@ class RedisStore:
         for live, base_at, mode in resets:
             live.mode, live.base_at = mode, base_at
             if live.blind:
-                live.reload(self._path(live.spec.name, base_at, version))
+                live.reload(self.layers.path(live.spec, base_at, version))
             else:
                 live.forget()
         self._raws = []
@@ -261,12 +264,12 @@ class RedisStore:
 
     def _move(self, name: str, live: RedisLive, version: int, staged: Staged) -> tuple[str, int]:
         """Stage one structure's way to a version; returns the mode and base that it has there."""
-        scheme, at, imaged = live.spec.scheme, self.line.at, name in self._images.get(version, [])
+        scheme, at, imaged = live.spec.scheme, self.line.at, name in self.layers.images.get(version, [])
         ends = scheme if scheme in BLIND else "image" if scheme == "full" and imaged else "track"
         if live.blind:
             if version >= live.base_at:
                 return ends, live.base_at
-            back = self._path(name, version, live.base_at).inverse()
+            back = self.layers.path(live.spec, version, live.base_at).inverse()
             staged.commands += live.base.write(back, bounds(live.base))
             return ends, version
         if imaged and (scheme == "full" or live.mode == "image"):
@@ -275,11 +278,11 @@ class RedisStore:
         start, base = self._undo_open(name, live, staged)
         if version > at:
             numbers = self.line.layers(at, version)
-            whole = complete_layers(base, [self.delta(number, name) for number in numbers])
+            whole = complete_layers(base, [self.layers.delta(number, live.spec) for number in numbers])
             self._stage_layers(staged, name, numbers, whole)
             path = chain(whole)
         else:
-            path = self._path(name, version, at).inverse()
+            path = self.layers.path(live.spec, version, at).inverse()
         staged.commands += live.base.write(chain([start, path]), bounds(base))
         return ends, version
 
@@ -295,72 +298,29 @@ class RedisStore:
         """The net change from one version to another, with every old value."""
         if start > end:
             return self.between(name, end, start).inverse()
-        return completed(self._path(name, start, end), self._fetch(name, start))
+        return completed(self.layers.path(self.specs[name], start, end), self._fetch(name, start))
 
     def _fetch(self, name: str, version: int) -> Any:
         return lambda cells: self.view(name, version).get(cells)
-
-    def _path(self, name: str, start: int, end: int) -> Delta:
-        """The net change forwards; old values may be missing above the base."""
-        self._fetch_layers(self.line.layers(start, end))
-        return chain(self.delta(number, name) for number in self.line.layers(start, end))
-
-    def delta(self, number: int, name: str) -> Delta:
-        """What one version changed in a structure."""
-        layer = self.layer(number)
-        if name in layer.deltas:
-            return layer.deltas[name]
-        raws = [effect(self.specs[name], raw) for raw in layer.raws if raw.structure == name]
-        if raws:
-            return chain(raws)
-        before = self.line.before(number)
-        if before is None or name not in self._images.get(number, []) or name not in self._images.get(before, []):
-            return CellDelta()
-        spec, keys = self.specs[name], self.keys
-        old = RedisBase(spec, self.link, keys, keys.image(before, name))
-        return difference(old, RedisBase(spec, self.link, keys, keys.image(number, name)))
-
-    def layer(self, number: int) -> Packed:
-        """What is stored for a version."""
-        if number not in self._layers:
-            blob = self.link.call(b"HGET", self.keys.layers, b"%d" % number)
-            if blob is None:
-                raise CorruptError(
-                    f"{self.link.where}: layer {number} is missing. Restore it, or roll back below it."
-                )
-            self._layers[number] = unpack(blob, f"{self.link.where} layer {number}")
-        return self._layers[number]
-
-    def _fetch_layers(self, numbers: list[int]) -> None:
-        """Several layers in one answer."""
-        asked = [number for number in numbers if number not in self._layers]
-        if len(asked) > 1:
-            blobs = self.link.call(b"HMGET", self.keys.layers, *[b"%d" % number for number in asked])
-            for number, blob in zip(asked, blobs, strict=True):
-                if blob is not None:
-                    self._layers[number] = unpack(blob, f"{self.link.where} layer {number}")
-
-    def raws(self, number: int) -> list[Raw]:
-        """The calls that were logged for a version."""
-        return self.layer(number).raws
 
     def view(self, name: str, version: int) -> Reader:
         """A structure at a version: its image, or its base with what lies between."""
         self.line.check(version)
         live = self._live[name]
-        if name in self._images.get(version, []):
+        if name in self.layers.images.get(version, []):
             return RedisBase(live.spec, self.link, self.keys, self.keys.image(version, name))
         if live.blind:
             if version >= live.base_at:
-                return Overlay(live.base, self._path(name, live.base_at, version))
-            return Overlay(live.base, self._path(name, version, live.base_at).inverse())
+                return Overlay(live.base, self.layers.path(live.spec, live.base_at, version))
+            return Overlay(live.base, self.layers.path(live.spec, version, live.base_at).inverse())
         at = self.line.at
         back = live.local.open().inverse() if live.mode == "track" else CellDelta()
         base: Reader = live.base
         if live.mode == "image":
             base = RedisBase(live.spec, self.link, self.keys, self.keys.image(at, name))
-        path = self._path(name, at, version) if version >= at else self._path(name, version, at).inverse()
-        return Overlay(base, chain([back, path]))
+        forwards = version >= at
+        path = self.layers.path(live.spec, min(at, version), max(at, version))
+        return Overlay(base, chain([back, path if forwards else path.inverse()]))
 
     # --- compaction -----------------------------------------------------------------------------------------------
 
@@ -370,7 +330,7 @@ class RedisStore:
         moved = [live for live in self._live.values() if live.blind and live.base_at < at]
         for live in moved:
             numbers = self.line.layers(live.base_at, at)
-            whole = complete_layers(live.base, [self.delta(number, live.spec.name) for number in numbers])
+            whole = complete_layers(live.base, [self.layers.delta(number, live.spec) for number in numbers])
             self._stage_layers(staged, live.spec.name, numbers, whole)
             staged.commands += live.base.write(chain(whole), bounds(live.base))
             staged.commands.append(self._structure_command(live, base_at=at))
@@ -393,7 +353,7 @@ class RedisStore:
         layers = {number: self._combined(number, numbers) for number, numbers in combined.items()}
         dropped = [number for number in self.line.numbers() if number not in stay]
         versions = {number: self.line.versions[number] for number in stay}
-        commands = self._drop_commands(dropped)
+        commands = self.layers.drop_commands(dropped)
         if stay[0] in self.line.numbers()[1:]:
             commands.append(pack(b"HDEL", self.keys.layers, b"%d" % stay[0]))
         for number, layer in layers.items():
@@ -401,19 +361,19 @@ class RedisStore:
                 blob, cells = pack_layer(layer), sum(map(len, layer.deltas.values()))
                 versions[number] = replace(versions[number], cells=cells, bytes=len(blob))
                 commands.append(pack(b"HSET", self.keys.layers, b"%d" % number, blob))
-                commands.append(self._version_command(versions[number], self._images.get(number, [])))
+                commands.append(self.layers.version_command(versions[number], self.layers.images.get(number, [])))
         self.link.transaction(commands)
-        self._layers = layers
-        self._images = {number: self._images.get(number, []) for number in stay}
-        self.line = Line(versions, self.line.at, self.line.next)
+        self.layers.cached = layers
+        self.layers.images = {number: self.layers.images.get(number, []) for number in stay}
+        self.layers.line = Line(versions, self.line.at, self.line.next)
         self.tick += 1
 
     def _combined(self, number: int, numbers: list[int]) -> Packed:
         if len(numbers) == 1:
-            return self.layer(number)
-        packed = Packed(raws=[raw for one in numbers for raw in self.layer(one).raws])
-        for name in self.specs:
-            delta = chain(self.delta(one, name) for one in numbers)
+            return self.layers.layer(number)
+        packed = Packed(raws=[raw for one in numbers for raw in self.layers.layer(one).raws])
+        for name, spec in self.specs.items():
+            delta = chain(self.layers.delta(one, spec) for one in numbers)
             if len(delta) or any(raw.structure == name for raw in packed.raws):  # else the calls would speak for it
                 packed.deltas[name] = delta
         return packed
@@ -425,12 +385,12 @@ class RedisStore:
         for number, layer in staged.layers.items():
             staged.commands.append(pack(b"HSET", self.keys.layers, b"%d" % number, pack_layer(layer)))
         self.link.transaction(staged.commands)
-        self._layers.update(staged.layers)
+        self.layers.cached.update(staged.layers)
 
     def _stage_layers(self, staged: Staged, name: str, numbers: list[int], deltas: list[Delta]) -> None:
         """Rewrite layers with the complete deltas of one structure."""
         for number, delta in zip(numbers, deltas, strict=True):
-            layer = staged.layers.get(number) or self.layer(number)
+            layer = staged.layers.get(number) or self.layers.layer(number)
             staged.layers[number] = Packed({**layer.deltas, name: delta}, layer.raws)
 
     def _copy(self, source: bytes, target: bytes, live: RedisLive) -> list[bytes]:
@@ -440,26 +400,6 @@ class RedisStore:
             head, tail = bounds(RedisBase(live.spec, self.link, self.keys, source))
             commands.append(pack(b"HSET", self.keys.bounds, target, b"%d,%d" % (head, tail)))
         return commands
-
-    def _drop_commands(self, numbers: list[int]) -> list[bytes]:
-        if not numbers:
-            return []
-        fields = [b"%d" % number for number in numbers]
-        commands = [pack(b"HDEL", self.keys.layers, *fields), pack(b"HDEL", self.keys.versions, *fields)]
-        images = [self.keys.image(number, name) for number in numbers for name in self._images.get(number, [])]
-        if images:
-            commands += [pack(b"UNLINK", *images), pack(b"HDEL", self.keys.bounds, *images)]
-        return commands
-
-    def _forget(self, numbers: list[int]) -> None:
-        for number in numbers:
-            self._layers.pop(number, None)
-            self._images.pop(number, None)
-        self.line.drop(numbers)
-
-    def _version_command(self, version: Version, images: list[str]) -> bytes:
-        record = json.dumps({**version.to_json(), "images": images}, separators=(",", ":"))
-        return pack(b"HSET", self.keys.versions, b"%d" % version.number, record.encode())
 
     def _structure_command(
         self, live: RedisLive, mode: str | None = None, base_at: int | None = None, spec: Spec | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from threading import RLock
 from typing import Any
 
@@ -89,7 +89,9 @@ class Set(SetView, Writes):
             cells: list[bytes] = [cell for cell, _ in self._items()]
             self._live.write("discard", cells, dict.fromkeys(cells))
 
-    def _write(self, verb: str, members: Iterable[Any]) -> None:
+    def _write(self, verb: str, members: Any) -> None:
+        if isinstance(members, Iterator):
+            members = list(members)
         keys = as_ints(members) if self._type in ("any", "int") else None
         if keys is not None:
             if len(keys):

@@ -31,9 +31,13 @@ from kedge.state.values import TYPES, Value, decode
 class Backend(Protocol):
     """Where a store lives. Deltas that `between` returns are complete where they lead backwards."""
 
-    line: Line
     specs: dict[str, Spec]
     tick: int
+
+    @property
+    def line(self) -> Line:
+        """The versions that exist, and the current one."""
+        ...
 
     def create(self, spec: Spec) -> None:
         """A new structure, empty at every version there is."""

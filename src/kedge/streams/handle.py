@@ -39,6 +39,8 @@ from kedge.streams.recovery import Recovered
 from kedge.streams.ticket import Appended, Ticket
 from kedge.streams.writer import PartitionWriter
 
+_WRITES_UNDER_WAY = 4  # a disk is faster with a few requests in its queue than with one
+
 
 class Stream:
     """An open stream. Use `kedge.stream` to get one."""
@@ -58,6 +60,7 @@ class Stream:
         self._takeover, self._unit_rows = takeover, unit_rows
         self._choosers = codec.Choosers()  # one for all partitions: their columns are alike
         self._pool: ThreadPoolExecutor | None = None
+        self._io: ThreadPoolExecutor | None = None
         self._appenders: dict[int, Appender] = {}
         self._indexes = self._make_indexes()
         self._atomic: AtomicAppends | None = None
@@ -177,6 +180,9 @@ class Stream:
             if self._pool is not None:
                 stack.callback(self._pool.shutdown)
                 self._pool = None
+            if self._io is not None:
+                stack.callback(self._io.shutdown)
+                self._io = None
             for appender in appenders.values():
                 stack.callback(appender.close)
 
@@ -196,9 +202,10 @@ class Stream:
         if self._closed:
             raise ClosedError(f"{self.path} is closed. Open it again with kedge.stream.")
         if partition not in self._appenders:
-            writer = PartitionWriter(self._files(partition), takeover=self._takeover)
             if self._threads and self._pool is None:
                 self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kedge-encode")
+                self._io = ThreadPoolExecutor(_WRITES_UNDER_WAY, thread_name_prefix="kedge-io")
+            writer = PartitionWriter(self._files(partition), takeover=self._takeover, io=self._io)
             self._appenders[partition] = Appender(writer, partition, self._encode, self._pool)
         return self._appenders[partition].writer
 
@@ -213,7 +220,7 @@ class Stream:
     ) -> NDArray[np.uint8]:
         return unit.encode(
             batch, first_offset=first_offset, seed=0, event_time=self.event_time, more=more, atomic=atomic,
-            producer=producer, sequence=sequence, choosers=self._choosers,
+            producer=producer, sequence=sequence, choosers=self._choosers, whole_pages=True,
         )  # fmt: skip
 
     # ---- reading -------------------------------------------------------------------------------------------

@@ -55,10 +55,12 @@ def encode(
     producer: str | None = None,
     sequence: int | None = None,
     choosers: codec.Choosers | None = None,
+    whole_pages: bool = False,
 ) -> NDArray[np.uint8]:
     """The bytes of a unit, in memory that begins at a page: what direct writes want.
 
-    `choosers` remember from unit to unit which codec suits which column.
+    `choosers` remember from unit to unit which codec suits which column; with `whole_pages` zeros follow the unit, up
+    to the end of its last page.
     """
     batch = nested.flatten(batch)
     rows = batch.num_rows
@@ -76,13 +78,13 @@ def encode(
     for index, (entry, body) in enumerate(zip(entries, bodies, strict=True)):
         buffer_table[index] = (*entry, size, body.nbytes, checksum(body))
         size = aligned(size + body.nbytes)
-    min_us, max_us = _event_times(batch, event_time)
+    min_us, max_us = _event_times(batch, column_table, event_time)
     flags = (MORE if more else 0) | (ATOMIC if atomic else 0)
     head = Header(
         rows, first_offset, min_us, max_us, size, header_bytes, epoch, flags, lineage, producer, sequence, seed,
         column_table, buffer_table,
     )  # fmt: skip
-    return _assemble(pack(head), buffer_table, bodies, size)
+    return _assemble(pack(head), buffer_table, bodies, aligned(size, PAGE) if whole_pages else size)
 
 
 def _encode_column(
@@ -104,14 +106,14 @@ def _encode_column(
         bodies.append(encoded.body)
 
 
-def _event_times(batch: pa.RecordBatch, event_time: str | None) -> tuple[int | None, int | None]:
+def _event_times(batch: pa.RecordBatch, column_table: NDArray[Any], event_time: str | None) -> tuple[Any, Any]:
+    """(min, max) of the event time: the statistics of its column."""
     if event_time is None:
         return None, None
-    column = batch.column(event_time)
-    if column.null_count == len(column):
-        return None, None
-    values = cols.fixed_values(column.drop_null() if column.null_count else column)
-    return int(values.min()), int(values.max())
+    index = batch.schema.get_field_index(event_time)
+    row = column_table[index]
+    kind = batch.schema.field(index).type
+    return statistics.read(kind, int(row["stats"]), bytes(row["min"]), bytes(row["max"]))
 
 
 def _assemble(

@@ -6,12 +6,14 @@ Invariants:
 - `commit` is: sync of the data, check that the epoch is still held, publish the slot, and only then acknowledge.
 - The units of one append are written into one segment, one after the other.
 - The data of a segment is durable before a unit is written to the next one.
+- Writes may be under way at the same time; all have ended before the sync that makes them durable.
 - After any I/O error nothing is written any more: what is on the disk is unknown until recovery has read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
 
 import numpy as np
@@ -22,18 +24,18 @@ from kedge.host import File
 from kedge.streams import layout
 from kedge.streams.epoch import Slot
 from kedge.streams.files import PartitionFiles
-from kedge.streams.layout import aligned
 from kedge.streams.recovery import create_segment, recover
 from kedge.streams.segment import PAGE, Mark, SegmentName
 
-_ZEROS = np.zeros(PAGE, np.uint8)
+_ALONE_BYTES = 256 << 10  # a smaller unit is not worth another thread's time
 
 
 class PartitionWriter:
     """Holds a partition's epoch until it is closed."""
 
-    def __init__(self, files: PartitionFiles, *, takeover: bool = False) -> None:
-        self._files = files
+    def __init__(self, files: PartitionFiles, *, takeover: bool = False, io: Executor | None = None) -> None:
+        self._files, self._io = files, io
+        self._under_way: list[Future[None]] = []
         self._claim = files.epochs.claim(takeover=takeover)
         self._file: File | None = None
         self._room = 0
@@ -65,7 +67,7 @@ class PartitionWriter:
     def write(
         self, units: Sequence[NDArray[np.uint8]], rows: int, producer: str | None, sequence: int | None
     ) -> None:
-        """Write the units of one append; durable only after `commit`."""
+        """Write the units of one append (whole pages each); durable only after `commit`."""
         self._check_open()
         try:
             self._write(units)
@@ -123,7 +125,7 @@ class PartitionWriter:
         self._release()
 
     def _write(self, units: Sequence[NDArray[np.uint8]]) -> None:
-        total = sum(aligned(unit.nbytes, PAGE) for unit in units)
+        total = sum(unit.nbytes for unit in units)
         if self._file is None or self._written.position + total > self._room:
             self._make_room(total)
         assert self._file is not None
@@ -132,11 +134,12 @@ class PartitionWriter:
         for unit in units:
             seed = layout.seed(self._files.stream, self._files.partition, name.number, self.epoch, offset)
             rows = layout.place(unit.data, self.epoch, seed)
-            self._file.write(unit, position)
-            if unit.nbytes % PAGE:
-                self._file.write(_ZEROS[: -unit.nbytes % PAGE], position + unit.nbytes)
+            if self._io is None or unit.nbytes < _ALONE_BYTES:
+                self._file.write(unit, position)
+            else:  # several at a time: a disk wants a queue
+                self._under_way.append(self._io.submit(self._file.write, unit, position))
             offset += rows
-            position += aligned(unit.nbytes, PAGE)
+            position += unit.nbytes
         self._written = replace(self._written, position=position)
 
     def _make_room(self, total: int) -> None:
@@ -150,6 +153,7 @@ class PartitionWriter:
                 self._file.allocate(self._room)
                 return
         if self._file is not None:
+            self._settle()
             self._file.truncate(last.position)
             self._sync()
             self._file.close()
@@ -165,7 +169,15 @@ class PartitionWriter:
         )
         self._written = self._slot
 
+    def _settle(self) -> None:
+        """Return when every write that was begun has ended."""
+        wait(self._under_way)  # all of them, even when one has failed: none may meet a closed file
+        under_way, self._under_way = self._under_way, []
+        for write in under_way:
+            write.result()
+
     def _sync(self) -> None:
+        self._settle()
         if self._file is not None:
             self._file.sync()
         self._claim.check()
@@ -184,6 +196,7 @@ class PartitionWriter:
         )
 
     def _release(self) -> None:
+        wait(self._under_way)  # the file stays open until they have ended
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -51,8 +51,10 @@ class Learner:
             took = 1000 * (int(metrics["collectTime"].value()) + int(metrics["buildTime"].value()))
             width = 8 * max(1, len(seq(stage.node.jvm.output())))
             self.found[stage.identity.plan] = [max(1, took), width * int(metrics["numOutputRows"].value()), 1]
-        elif int(metrics["shuffleWriteTime"].id()) in times:
-            run_ms, tasks = times[int(metrics["shuffleWriteTime"].id())]
+            return
+        made = int(exchange.shuffleDependency().rdd().id())
+        if made in times:
+            run_ms, tasks = times[made]
             size = round(int(metrics["dataSize"].value()) * _PACKED)
             self.found[stage.identity.plan] = [
                 max(1, 1000 * run_ms // min(self._cores, max(1, tasks))),
@@ -76,7 +78,7 @@ def _query_stages(plan: Any) -> list[Any]:
 
 
 def _stage_times(planned: Planned) -> dict[int, tuple[int, int]]:
-    """(time of all tasks in ms, tasks) of the stage that updated an accumulator, by the accumulator's id."""
+    """(time of all tasks in ms, tasks) of the stages that ran, by the RDDs in them."""
     store = planned.session.sparkContext._jsc.sc().statusStore()  # pyright: ignore
     try:
         none, quantiles = getattr(store, "stageList$default$5")(), getattr(store, "stageList$default$4")()
@@ -85,6 +87,7 @@ def _stage_times(planned: Planned) -> dict[int, tuple[int, int]]:
         return {}
     found: dict[int, tuple[int, int]] = {}
     for data in stages[:200]:
-        for update in seq(data.accumulatorUpdates()):
-            found[int(update.id())] = (int(data.executorRunTime()), int(data.numTasks()))
+        for rdd in seq(data.rddIds()):
+            if int(data.executorRunTime()):
+                found[int(rdd)] = (int(data.executorRunTime()), int(data.numTasks()))
     return found

@@ -18,7 +18,7 @@ from kedge.resuming.pieces import split
 from kedge.spark.resume.identity import Identity
 from kedge.spark.resume.plan import Node
 
-PIECES_MAX = 8
+PIECES_MAX = 4  # enough to rank stages; choosing must not cost more than it saves
 READ_BYTES_PER_SECOND = 50e6  # of compressed input by one core, before anything was measured
 WRITE_BYTES_PER_SECOND = 60e6  # of one core, from rows to a durable Parquet file
 CUT_US = 250_000  # what a cut costs by itself: a job, and its Python workers
@@ -107,7 +107,8 @@ def select(
     dag = graph(stages)
     fixed = dag.data[0].bytes - stages[0].bytes
     write = WRITE_BYTES_PER_SECOND * cores
-    pieces, groups = split(dag, [min(stages[int(op.name)].tasks, PIECES_MAX) for op in dag.operations], cores)
+    most = PIECES_MAX if failures_per_hour is None else 2  # sets of saved pieces grow fast when failures repeat
+    pieces, groups = split(dag, [min(stages[int(op.name)].tasks, most) for op in dag.operations], cores)
     selection = select_checkpoints(
         pieces,
         budget_bytes=budget_bytes if budget_bytes is None else budget_bytes + fixed * len(stages),

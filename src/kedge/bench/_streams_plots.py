@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.bench import note
-from kedge.bench._codecs import Row
+from kedge.bench._streams_codecs import Row
 
 MARKERS = "osD^vP*X<>hpd8H1234"
 
@@ -38,7 +38,7 @@ def trade_off(rows: Sequence[Row], path: Path) -> None:
         axes.plot([r.ratio for r in mine], [r.encode_gb_s for r in mine], color=colour, lw=0.8, label=column)
         for row in mine:
             marker = MARKERS[named.index(row.way) % len(MARKERS)]
-            axes.plot(row.ratio, row.encode_gb_s, marker, color=colour, ms=6)
+            axes.plot(row.ratio, row.encode_gb_s, marker, color=colour, ms=9 if row.way == "chooser" else 6)
     for index, way in enumerate(named):
         axes.plot([], [], MARKERS[index % len(MARKERS)], color="black", label=way)
     axes.set(xscale="log", yscale="log", xlabel="compression ratio", ylabel="encode, GB/s of values on one core")
@@ -60,6 +60,6 @@ def breakdown(rates: Mapping[str, Mapping[str, float]], disk_gb_s: float, path: 
     axes.axhline(disk_gb_s, color="black", ls="--", lw=1, label="raw disk, direct writes")
     axes.set(yscale="log", ylabel="durable append, GB/s of raw rows")
     axes.set_xticks([k + 0.4 for k in range(len(rates))], list(rates))
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     figure.savefig(path, dpi=120, bbox_inches="tight")
     plot.close(figure)
