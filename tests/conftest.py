@@ -1,12 +1,21 @@
-"""Lanes: `KEDGE_LANE` is fast, test or soak; `lane.seeds(fast, test, soak)` says how many seeds to try."""
+"""Lanes: `KEDGE_LANE` is fast, test or soak; `lane.seeds(fast, test, soak)` says how many seeds to try.
+
+And the one Spark session of a pytest process: starting it costs more than most tests, and a second one would be the
+first one under another name, so whoever stopped it would stop it for all.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LANE = os.environ.get("KEDGE_LANE", "fast")
 
@@ -36,3 +45,14 @@ class Lane:
 def lane() -> Lane:
     """The lane that this run of pytest is in."""
     return Lane(LANE)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The Spark session of this process; no test stops it."""
+    from kedge.spark.session import session
+
+    local = tmp_path_factory.mktemp("spark-local")
+    started = session("kedge-tests", cores="local[2,4]", **{"spark.local.dir": str(local)})
+    yield started
+    started.stop()

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from kedge import move
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[object]:
-    sql = pytest.importorskip("pyspark.sql")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        sql.SparkSession.builder.master("local[2]")
-        .appName("kedge-move")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 @pytest.mark.slow

@@ -1,25 +1,11 @@
-"""One Spark session for all tests of a pytest process: starting it costs more than most of them."""
+"""What the tests on Spark share besides the session."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from kedge.spark.session import session
-
-    local = tmp_path_factory.mktemp("spark-local")
-    started = session("kedge-tests", cores="local[2,4]", **{"spark.local.dir": str(local)})
-    yield started
-    started.stop()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 DRIVER = """
-import glob, json, shutil, sys
+import glob, json, os, shutil, sys
 sys.path.insert(0, sys.argv[2])
 from rows import QUERY, WATERMARK, feed, make
 from kedge.run.directory import RunDirectory
@@ -37,7 +37,7 @@ run.finish()
 ledger = RunDirectory(local(), f"{folder}/run").ledger()
 ledger.refresh()
 missed = [r["figures"]["tables_missed"] for r in ledger.records() if r["kind"] == "batch"]
-work = f"{_find_spark_home()}/work/{spark.sparkContext.applicationId}"
+work = os.path.join(_find_spark_home(), "work", spark.sparkContext.applicationId)
 folders = len(glob.glob(f"{work}/*/tables/*"))
 spark.stop()
 shutil.rmtree(work, ignore_errors=True)  # a local cluster works in Spark's own folder
