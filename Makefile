@@ -1,6 +1,6 @@
 # Everything a person needs is one word. Only Python 3.11 or newer and make have to be there.
 .DEFAULT_GOAL := help
-PYTHON ?= python3.11
+PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3.14 python3,$(shell command -v $(p))))
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -9,7 +9,8 @@ help: ## this list
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 16
 
 $(STAMP): constraints.txt pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "Kedge needs $(PYTHON); name another with make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Kedge needs Python 3.11 or newer; name one with make PYTHON=..."; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,java,s3,redis,resume,plot,bench,dev]'
 	@touch $@
@@ -32,7 +33,7 @@ test: check ## what CI runs: under 15 minutes
 	KEDGE_LANE=test $(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak"
 
 soak: $(STAMP) ## the long lane: hundreds of kills, thousands of seeds
-	KEDGE_LANE=soak $(BIN)/python -m pytest --timeout 7200
+	KEDGE_LANE=soak $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 7200
 
 sim: $(STAMP) ## replay one simulated crash: make sim SEED=17
 	$(BIN)/kedge sim --seed $(or $(SEED),0)
