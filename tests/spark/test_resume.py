@@ -12,6 +12,7 @@ from resume_data import QUERIES, make, views
 from kedge.errors import ConflictError, UsageError
 from kedge.spark.resume import api
 from kedge.spark.resume.job import Job
+from kedge.spark.resume.plan import settings
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +146,28 @@ def test_another_option_that_changes_results_is_another_query(spark, tables, tmp
             api.resume(spark.sql(QUERIES["summary"]), at=at, keep=True)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_options_that_change_no_result_invalidate_nothing(spark, tables, tmp_path, everything):
+    import kedge
+
+    at, text = str(tmp_path / "j"), QUERIES["summary"]
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.unset(name)
+    want = rows(api.resume(spark.sql(text), at=at, keep=True))
+    saved = parts_of(at)
+    harmless = {
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        "spark.sql.codegen.maxFields": "99",
+        "spark.sql.caseSensitive": "false",  # Spark's default
+    }
+    with warnings.catch_warnings(), settings(spark, harmless):
+        warnings.simplefilter("error")
+        kedge.register(spark)
+        assert rows(api.resume(spark.sql(text), at=at, keep=True)) == want
+    assert parts_of(at) == saved
+    with settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}), pytest.warns(UserWarning, match="ignoreC"):
+        api.resume(spark.sql(text), at=at, keep=True)
 
 
 @pytest.mark.parametrize("expression", ["rand()", "uuid()", "monotonically_increasing_id()", "current_timestamp()"])

@@ -15,10 +15,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import pyspark
 import xxhash
 from pyspark.sql import SparkSession
 
+from kedge.spark.resume import options as session_options
 from kedge.spark.resume.plan import BROADCAST, SHUFFLE, Node, kind, seq
 
 _IDS = re.compile(r"(plan_id=|id=#|subquery#|dynamicpruning#|#)(\d+)")
@@ -43,13 +43,6 @@ _ORDERED_TEXT = re.compile(
     r"\b(?:partial_|merge_)?(first|last|any_value|collect_list|collect_set|mode|max_by|min_by|"
     r"approx_\w+|percentile\w*|listagg|string_agg)\("
 )
-_SPEED_ONLY = (
-    "spark.sql.adaptive.", "spark.sql.shuffle.", "spark.sql.files.", "spark.sql.autoBroadcast",
-    "spark.sql.warehouse.", "spark.sql.ui.", "spark.sql.execution.arrow.", "spark.sql.streaming.",
-    "spark.sql.debug.", "spark.sql.maxMetadata",
-    "spark.sql.catalogImplementation", "spark.sql.artifact.", "spark.sql.codegen.", "spark.sql.broadcast",
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -110,12 +103,6 @@ def digest(text: str) -> str:
     return xxhash.xxh3_64_hexdigest(text.encode())
 
 
-def _options(session: SparkSession) -> dict[str, str]:
-    everything: dict[str, str] = dict(session.conf.getAll)
-    kept = {k: v for k, v in everything.items() if k.startswith("spark.sql.") and not k.startswith(_SPEED_ONLY)}
-    return {**kept, "spark.version": pyspark.__version__}
-
-
 def _extra(node: Node) -> str:
     """What a node's own text leaves out: rows in the plan, code of functions."""
     if node.kind == "LocalTableScanExec":
@@ -169,7 +156,7 @@ class Files:
     def __init__(self, session: SparkSession) -> None:
         self._jvm: Any = session.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]
         self._conf = session._jsparkSession.sessionState().newHadoopConf()  # pyright: ignore
-        self.options = _options(session)
+        self.options = session_options.that_count(session)
         self.seen: dict[str, list[int]] = {}
         self._facts: dict[int, tuple[Node, Facts]] = {}
 
