@@ -166,7 +166,10 @@ def test_options_that_change_no_result_invalidate_nothing(spark, tables, tmp_pat
         kedge.register(spark)
         assert rows(api.resume(spark.sql(text), at=at, keep=True)) == want
     assert parts_of(at) == saved
-    with settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}), pytest.warns(UserWarning, match="ignoreC"):
+    with (
+        settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}),
+        pytest.warns(UserWarning, match="ignoreC"),
+    ):
         api.resume(spark.sql(text), at=at, keep=True)
 
 

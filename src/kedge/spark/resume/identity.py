@@ -44,6 +44,7 @@ _ORDERED_TEXT = re.compile(
     r"approx_\w+|percentile\w*|listagg|string_agg)\("
 )
 
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """The same `id`: the same rows. The rest says what changed when it is another."""
