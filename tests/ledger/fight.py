@@ -159,3 +159,62 @@ def fights(seeds: range, kind: type[Ledger] = Ledger) -> list[tuple[int, Excepti
         except Exception as error:
             lost.append((seed, error))
     return lost
+
+
+class Interrupted:
+    """A store that lets somebody else act right before one of its calls."""
+
+    def __init__(self, store: SimStore, at: int, act: Callable[[], None]) -> None:
+        self._store, self._left, self._act = store, at, act
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            self._left -= 1
+            if self._left == 0:
+                self._act()
+            return found(*args, **more)
+
+        return call
+
+    @property
+    def was(self) -> bool:
+        """Whether the moment came."""
+        return self._left <= 0
+
+
+def overtaken(kind: type[Ledger] = Ledger) -> int:
+    """Compaction overtakes a reader before each of its calls; how many there were. Raises what it sees wrongly."""
+    moments = 0
+    for known in (0, 1, 3):  # records that the reader has seen before
+        moment = 1
+        while _overtaken_at(moment, known, kind):
+            moment += 1
+        moments += moment - 1
+    return moments
+
+
+def _overtaken_at(moment: int, known: int, kind: type[Ledger]) -> bool:
+    """Whether the reader made so many calls."""
+    store = SimStore()
+    store.objects = truth = Truth()
+    writer, reader = (kind(store, SeededRng(number), SimClock()) for number in (1, 2))
+    writer.claim()
+    for number in range(6):
+        if number and number == known:
+            reader.refresh()
+        writer.commit({"kind": "batch", "nonce": f"{number}"})
+
+    def compact_all() -> None:
+        writer.commit({"kind": "batch", "nonce": "the last"})
+        tip = writer.refresh() or 0
+        writer.compact(tip, {"nonces": view_of(writer)[:tip]})
+
+    acked = truth.nonces()
+    reader._seen._store = between = Interrupted(store, moment, compact_all)  # type: ignore[assignment]
+    reader.refresh()
+    view = view_of(reader)
+    assert view == truth.nonces()[: len(view)], "a reader sees what is not so"
+    assert acked == view[: len(acked)], "a reader does not see a commit that was acknowledged"
+    return between.was

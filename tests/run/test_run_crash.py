@@ -28,6 +28,13 @@ def test_random_crashes_of_random_workloads(lane):
         Trial.of(seed).run()
 
 
+def soon_after(host: sim.SimHost, appended: Workload | None, calls: int) -> None:
+    """Crash so many calls from now, or from when the input is there."""
+    if appended is not None:
+        appended.append_all(host)
+    host.crash_at = len(host.trace) + calls
+
+
 def test_crash_after_crash(lane):
     """The recovery is crashed too, several times, before it may finish."""
     for seed in lane.seeds(2, 25, 500):
@@ -36,9 +43,9 @@ def test_crash_after_crash(lane):
         host: sim.SimHost = sim.machine(seed, rng.choice(FAULTS))
         acked: list[Any] = []
         for _ in range(4):
-            host.crash_at = rng.randrange(1, 120)
             more: list[Any] = []
             with suppress(sim.Crashed):
+                soon_after(host, work if rng.random() < 0.8 else None, rng.randrange(1, 120))
                 run_until_crash(host, work, more)
             acked += more
             host = host.after_crash()
@@ -54,7 +61,7 @@ def test_crashes_while_the_ledger_is_compacted(lane, monkeypatch):
         rng = random.Random(seed)
         work = Workload(seed, units=6, rows=5, late=False)
         host = sim.machine(seed, rng.choice(FAULTS))
-        host.crash_at = rng.randrange(100, 400)
+        soon_after(host, work, rng.randrange(100, 400))
         with suppress(sim.Crashed):
             work.run(host, rows_max=1)
         after = host.after_crash()

@@ -22,15 +22,16 @@ import kedge.run.recover as recover_module
 import kedge.run.restore as restore_module
 from kedge.host import sim
 from kedge.run.embedded import Embedded
-from kedge.testing.crash import FAULTS, crash
+from kedge.testing.crash import FAULTS, crash, io_calls
 from kedge.testing.workload import Workload
 
 
 def crashes() -> Iterator[None]:
-    """Random crashes of random workloads."""
+    """Random crashes of random workloads, at a call that changes something in the run's directory."""
     for seed in range(400):
-        rng = random.Random(seed)
-        crash(Workload(seed, units=3, rows=6), rng.choice(FAULTS), seed, rng.randrange(1, 220))
+        rng, work = random.Random(seed), Workload(seed, units=3, rows=6)
+        crash_at = rng.choice(io_calls(work, seed, below=f"{work.root}/run"))
+        crash(work, rng.choice(FAULTS), seed, crash_at)
         yield
 
 

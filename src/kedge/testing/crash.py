@@ -49,12 +49,12 @@ def crash(work: Workload, fault: sim.Fault, seed: int, crash_at: int) -> tuple[s
     return before, after
 
 
-def io_calls(work: Workload, seed: int, fault: sim.Fault = "stop") -> list[int]:
-    """The numbers of the I/O calls of the workload that change something."""
+def io_calls(work: Workload, seed: int, fault: sim.Fault = "stop", below: str = "/") -> list[int]:
+    """The numbers of the I/O calls of the workload that change something below a folder."""
     host = sim.machine(seed, fault)
     run_until_crash(host, work, [])
     work.check(host)
-    return [call.number for call in host.trace if call.changes]
+    return [call.number for call in host.trace if call.changes and call.path.startswith(below)]
 
 
 @dataclass(frozen=True)
