@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,9 @@ def _array(values: Any) -> NDArray[Any]:
 def _route(route: ArrayLike) -> Ints:
     owner = _array(route)
     good = owner.ndim == 1 and len(owner) > 0 and owner.dtype.kind in "iuf"
-    if not good or not (np.isfinite(owner).all() and (owner == np.floor(owner)).all()):
+    if not good or (
+        owner.dtype.kind == "f" and not (np.isfinite(owner).all() and (owner == np.floor(owner)).all())
+    ):
         raise UsageError("A route is a non-empty list of node numbers (0 or more), one for each task.")
     if owner.min() < 0 or owner.max() > _NODE_MAX:
         raise UsageError(f"A route has node numbers from 0 to {_NODE_MAX}; give each node a smaller one.")
@@ -108,10 +111,11 @@ def _whole(name: str, values: ArrayLike, tasks: int) -> tuple[Ints, float]:
         array = array.astype(np.float64)  # whole numbers beyond 64 bits
     if array.shape != (tasks,) or array.dtype.kind not in "iuf":
         raise UsageError(f"Give one number of {name} for each of the {tasks} tasks.")
-    if not np.isfinite(array).all() or array.min() < 0:
+    plain = array.dtype.kind != "f"
+    if not (plain or np.isfinite(array).all()) or array.min() < 0:
         raise UsageError(f"The {name} of a task is a finite number of 0 or more.")
     largest = float(array.max())
-    if array.dtype.kind != "f" or (array == np.floor(array)).all():
+    if plain or (array == np.floor(array)).all():
         if largest * tasks < _TOTAL_MAX or float(array.astype(np.float64).sum()) < _TOTAL_MAX:
             return array.astype(np.int64), 1.0
         if name == "size":
@@ -129,17 +133,24 @@ def _all_whole(array: NDArray[Any]) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in array.tolist())
 
 
+@lru_cache(maxsize=256)
+def _decimal(value: float) -> Fraction:
+    return Fraction(str(value))
+
+
 def _fraction(name: str, value: Any) -> Fraction:
     """A limit as the decimal that it is written as."""
     try:
-        return Fraction(str(value)) if isinstance(value, float | np.floating) else Fraction(value)
+        if isinstance(value, np.floating) and not isinstance(value, float):
+            return Fraction(str(value))
+        return _decimal(value) if isinstance(value, float) else Fraction(value)
     except (ValueError, TypeError, OverflowError):
         raise UsageError(f"{name} is {value!r}; it has to be a finite number.") from None
 
 
 def as_float(tau: Any) -> float:
     """A threshold, however it was given, as a plan reports it."""
-    return float(_fraction("tau", tau))
+    return tau if type(tau) is float else float(_fraction("tau", tau))
 
 
 def share(total: int, nodes: int, tau: float) -> int:
@@ -147,7 +158,7 @@ def share(total: int, nodes: int, tau: float) -> int:
     exact = _fraction("tau", tau)
     if exact < 0:
         raise UsageError(f"tau is {tau}; it says how far above the mean a node may go, so it is 0 or more.")
-    return min(total, int((1 + exact) * total / nodes))
+    return min(total, (exact.numerator + exact.denominator) * total // (exact.denominator * nodes))
 
 
 def least_share(total: int, nodes: int, least: float) -> int:
@@ -155,7 +166,7 @@ def least_share(total: int, nodes: int, least: float) -> int:
     exact = _fraction("least", least)
     if not 0 <= exact <= 1:
         raise UsageError(f"least is {least}; it is the share of the mean that every node gets, from 0 to 1.")
-    return -int(-exact * total // nodes)
+    return -(-exact.numerator * total // (exact.denominator * nodes))
 
 
 def tau_of(load: int, total: int, nodes: int) -> float:

@@ -98,7 +98,7 @@ def progressive(plan: Plan, per_step: int, *, ports: int | None = 1, more: float
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and value >= 1
+    return isinstance(value, int | np.integer) and bool(value >= 1)
 
 
 def _shuffled(moves: list[Move], again: int) -> list[Move]:
