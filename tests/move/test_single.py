@@ -141,27 +141,3 @@ def test_work_in_fractions_is_planned_like_the_same_work_in_whole_numbers() -> N
         whole = move.single(route, work, size, 6, 0.3)
         parts = move.single(route, work / 7.0, size, 6, 0.3)
         assert np.array_equal(whole.after, parts.after)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"assignment": [0, 1, 0]}, "more than one interval"),
-        ({"assignment": [0, -1, 1]}, "node numbers"),
-        ({"assignment": []}, "non-empty"),
-        ({"work": [1, 2]}, "one number of work"),
-        ({"work": [1, float("nan"), 1]}, "finite"),
-        ({"size": [1, -2, 3]}, "0 or more"),
-        ({"size": [1.5, 2, 3]}, "whole bytes"),
-        ({"size": [2**60, 1, 1]}, "kilobytes"),
-        ({"nodes": 0}, "one or more"),
-        ({"nodes": [1, 1]}, "once"),
-        ({"tau": -0.5}, "0 or more"),
-        ({"least": 2.0}, "from 0 to 1"),
-        ({"assign": "all"}, "intervals"),
-    ],
-)
-def test_a_wrong_call_says_what_is_wrong(change: dict, message: str) -> None:
-    call = {"assignment": [0, 0, 1], "work": [1, 1, 1], "size": [1, 1, 1], "nodes": 2, "tau": 0.5}
-    with pytest.raises(UsageError, match=message):
-        move.single(**{**call, **change})

@@ -68,6 +68,10 @@ def _status(directory: RunDirectory, args: argparse.Namespace) -> int:
     from kedge.run.status import status_of
 
     status = status_of(directory).to_json()
+    if args.json:
+        from kedge.run.loads import loads_of
+
+        status["move"] = loads_of(directory)  # what `kedge plan move` reads
     print(json.dumps(status, indent=1) if args.json else "\n".join(f"{k:14} {v}" for k, v in status.items()))
     return 0
 

@@ -93,7 +93,9 @@ def _narrowed(search: _Search, given: Problem, cap: int, needed: int, steps: int
     found = search.run(low, _greedy(search, low), steps)
     if found is not None:
         return low, found
-    high = int(np.bincount(fallback, weights=search.work, minlength=search.places).max())
+    loads = np.zeros(search.places, np.int64)
+    np.add.at(loads, fallback, search.work)
+    high = int(loads.max())
     high = min(high, int(intervals.bottleneck(intervals.prefix(given.work), search.places)))
     best: Ints | None = None
     while low < high - max(1, high // 500):

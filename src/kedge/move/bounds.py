@@ -11,6 +11,8 @@ a bound. For large instances the prices are left out.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +72,12 @@ def _by_floor(given: Problem, present: list[int], floor: int) -> int:
 
 
 @jit
+def _part(left: Any, work: Any, size: Any) -> int:
+    """left / work of size, rounded up, or a little less: the product itself may not fit into 64 bits."""
+    return int(np.ceil(left / work * size * (1 - 1e-12)))
+
+
+@jit
 def cover(work: Ints, size: Ints, excess: int, branches_max: int) -> int:
     """The least total size of items whose work is `excess` or more; items come by rising size per work.
 
@@ -79,7 +87,7 @@ def cover(work: Ints, size: Ints, excess: int, branches_max: int) -> int:
     root, left = 0, excess
     for i in range(n):
         if work[i] >= left:
-            root += (left * size[i] + work[i] - 1) // work[i]
+            root += _part(left, work[i], size[i])
             left = 0
             break
         root += size[i]
@@ -99,7 +107,7 @@ def cover(work: Ints, size: Ints, excess: int, branches_max: int) -> int:
                 left -= work[i]
                 i += 1
             if left > 0 and i < n:
-                bound += (left * size[i] + work[i] - 1) // work[i]
+                bound += _part(left, work[i], size[i])
                 left = 0
             if left > 0 or bound >= best:
                 forward = False
@@ -135,9 +143,16 @@ def by_prices(given: Problem, cap: int, cost: int) -> int:
     for place, node in enumerate(stays):
         home[given.route == node] = place
     bound = _priced(
-        home, given.work * _UNITS // cap, given.size, len(stays), max(0, fresh), given.nodes, cost, rounds
+        home, _in_units(given.work, cap), given.size, len(stays), max(0, fresh), given.nodes, cost, rounds
     )
     return int(np.ceil(bound * (1 - 1e-9) - 1e-6))
+
+
+def _in_units(work: Ints, cap: int) -> Ints:
+    """Work in thousandths of the cap, rounded down; above 53 bits a little further, for the product's sake."""
+    if int(work.max()) < (1 << 62) // _UNITS:
+        return work * _UNITS // cap
+    return np.floor(work / cap * _UNITS * (1 - 1e-12)).astype(np.int64)
 
 
 @jit

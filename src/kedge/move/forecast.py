@@ -28,7 +28,8 @@ class Forecast(Protocol):
 
     @property
     def error(self) -> float | None:
-        """The stated error: how far the expected cost may be, or was measured to be, above the optimum's."""
+        """The stated error: of a table certified, as a share of all state; of a learned forecast measured on a
+        replica, relative to the optimum's cost."""
         ...
 
     def choose(self, given: Problem, sums: Ints, old: Ints, cap: int, floor: int) -> Ints | None:

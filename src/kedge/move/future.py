@@ -72,6 +72,8 @@ def precompute(
     of policies that are tried.
     """
     given = problem(np.zeros(np.asarray(work).shape, np.int64), work, size, 1)
+    if not 0 <= gamma < 1:
+        raise UsageError(f"gamma is {gamma}; over an endless sequence it has to be at least 0 and below 1.")
     if method not in ("auto", "exact", "learned"):
         raise UsageError(f'method is "auto", "exact" or "learned", not {method!r}.')
     states = pmc.states_count(given.work, transitions, tau, least) if method != "learned" else 0

@@ -22,7 +22,8 @@ def runs(route: Ints) -> tuple[Ints, Ints]:
     bounds = np.concatenate((np.zeros(1, np.int64), cuts, np.array([len(route)], np.int64)))
     owners = route[bounds[:-1]]
     if len(np.unique(owners)) != len(owners):
-        twice = int(np.flatnonzero(np.bincount(owners) > 1)[0])
+        names, times = np.unique(owners, return_counts=True)
+        twice = int(names[times > 1][0])
         raise UsageError(
             f"Node {twice} has more than one interval of tasks, so the interval planners do not apply. "
             'Use assign="any".'
@@ -48,8 +49,9 @@ def furthest(sums: Ints, nodes: int, cap: int, reach: Ints) -> bool:
 
 
 def band(sums: Ints, nodes: int, cap: int) -> Ints:
-    """band[k]: the first and last end that k intervals may have if `nodes` intervals are to cover all tasks."""
+    """band[k]: the first and last end that k intervals may have if `nodes` are to cover all tasks; k <= tasks."""
     m = len(sums) - 1
+    nodes = min(nodes, m)
     reach = np.zeros(nodes + 1, np.int64)
     back = np.zeros(nodes + 1, np.int64)
     furthest(sums, nodes, cap, reach)
@@ -65,6 +67,7 @@ def band(sums: Ints, nodes: int, cap: int) -> Ints:
 def bottleneck(sums: Ints, nodes: int) -> Any:
     """The smallest cap under which `nodes` intervals cover all tasks."""
     m = len(sums) - 1
+    nodes = min(nodes, m)
     low = sums[m] // nodes
     high = sums[m]
     for j in range(m):
@@ -85,6 +88,8 @@ def bottleneck(sums: Ints, nodes: int) -> Any:
 def fits(sums: Ints, nodes: int, cap: int, floor: int) -> bool:
     """Whether exactly `nodes` non-empty intervals can have work in [floor, cap] each."""
     m = len(sums) - 1
+    if nodes > m:
+        return False
     now = np.zeros(m + 1, np.bool_)
     now[0] = True
     for _ in range(nodes):

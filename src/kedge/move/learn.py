@@ -45,9 +45,7 @@ class Learned:
         total = max(1, int(kept[-1]))
         features = interval_features(kept, sums, first, self.transitions, self.tau)
         price = features @ weights_for(self.weights, given.nodes, self.transitions)
-        band = intervals.band(sums, given.nodes, cap)
-        if floor:
-            band[:-1, 1] = np.minimum(band[:-1, 1], len(sums) - 2)
+        band = band_for(sums, given.nodes, cap, floor)
         empty, nowhere = np.zeros(0), np.zeros(0, np.int64)
         bounds, _, _ = direct.best_bounds(kept / total, old, empty, nowhere, first, last, price, at, band)
         return bounds if len(bounds) and (not floor or len(bounds) == given.nodes + 1) else None
@@ -60,6 +58,14 @@ def pairs(first: Ints) -> tuple[Ints, Ints, Ints]:
     ends = np.repeat(np.arange(len(first)), width)
     starts = np.arange(int(width.sum())) - np.repeat(offsets - first, width)
     return offsets - first, starts, ends
+
+
+def band_for(sums: Ints, nodes: int, cap: int, floor: int) -> Ints:
+    """The ends that k intervals may have; where every node has to get its share, fewer than all may not end."""
+    band = intervals.band(sums, nodes, cap)
+    if floor:
+        band[:-1, 1] = np.minimum(band[:-1, 1], len(sums) - 2)
+    return band
 
 
 def interval_features(kept: Ints, sums: Ints, first: Ints, transitions: Transitions, tau: float) -> Floats:
@@ -164,7 +170,8 @@ def arena(work: Ints, size: Ints, transitions: Transitions, tau: float, gamma: f
         first, last = ssm.windows(sums, cap, floor)
         firsts.append(first)
         lasts.append(last)
-        bands[row, : n + 1] = intervals.band(sums, n, cap)
+        band = band_for(sums, n, cap, floor)
+        bands[row, : len(band)] = band
     widest = np.minimum.reduce(firsts)
     at, _, _ = pairs(widest)
     features = interval_features(kept, sums, widest, transitions, tau)

@@ -1,15 +1,17 @@
 """Inputs made exact, and the balance limits: no node above `cap`, and none below `floor` where one is asked for.
 
 All planning is in integers, so that a limit is met or it is not. Work that is given as whole numbers is taken as it
-is; other work is scaled to a total of about 2^52 and rounded, which moves a limit by less than one part in 10^12.
+is, and decimals of up to six places are exact too. Other work, and a total beyond 2^61, is scaled to a total of about
+2^52 and rounded, which moves a limit by less than one part in 10^12.
 The threshold is read as the decimal it is written as: tau = 0.1 is a tenth, not the nearest binary fraction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from kedge.errors import UsageError
 
 Ints = NDArray[np.int64]
-Nodes = int | Sequence[int]
+Nodes = int | Collection[int]
 
 _WORK_TOTAL = 2.0**52
+_TOTAL_MAX = 2.0**61
 _WEIGHT_MAX = 1 << 61
+_DECIMALS = (10.0, 100.0, 1_000.0, 1e4, 1e5, 1e6)
+_NODES_MAX = 1 << 16
+_NODE_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,7 @@ class Problem:
 
 def problem(route: ArrayLike, work: ArrayLike, size: ArrayLike, nodes: Nodes) -> Problem:
     """Check one instance and make it exact."""
-    owner = np.asarray(route)
-    if owner.ndim != 1 or len(owner) == 0 or owner.dtype.kind not in "iu" or int(owner.min()) < 0:
-        raise UsageError("A route is a non-empty list of node numbers (0 or more), one for each task.")
+    owner = _route(route)
     exact_work, scale = _whole("work", work, len(owner))
     exact_size, size_scale = _whole("size", size, len(owner))
     if size_scale != 1.0:
@@ -63,48 +67,106 @@ def problem(route: ArrayLike, work: ArrayLike, size: ArrayLike, nodes: Nodes) ->
     if (int(exact_size.sum()) + 1) * (len(owner) + 1) >= _WEIGHT_MAX:
         raise UsageError("The state is too large to plan in bytes; give the sizes in kilobytes.")
     count, allowed = _nodes(nodes)
-    return Problem(owner.astype(np.int64), exact_work, exact_size, count, allowed, scale)
+    return Problem(owner, exact_work, exact_size, count, allowed, scale)
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """The values as an array, or one of no dimension where they are no numbers at all."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError):  # ragged lists, or no list
+        return np.asarray(None)
+
+
+def _route(route: ArrayLike) -> Ints:
+    owner = _array(route)
+    good = owner.ndim == 1 and len(owner) > 0 and owner.dtype.kind in "iuf"
+    if not good or (
+        owner.dtype.kind == "f" and not (np.isfinite(owner).all() and (owner == np.floor(owner)).all())
+    ):
+        raise UsageError("A route is a non-empty list of node numbers (0 or more), one for each task.")
+    if owner.min() < 0 or owner.max() > _NODE_MAX:
+        raise UsageError(f"A route has node numbers from 0 to {_NODE_MAX}; give each node a smaller one.")
+    return owner.astype(np.int64)
 
 
 def _nodes(nodes: Nodes) -> tuple[int, tuple[int, ...] | None]:
-    if isinstance(nodes, int | np.integer):
-        if nodes < 1:
-            raise UsageError(f"{nodes} nodes can't serve; ask for one or more.")
+    if isinstance(nodes, int | np.integer) and not isinstance(nodes, bool):
+        if not 1 <= nodes <= _NODES_MAX:
+            raise UsageError(f"{nodes} nodes can't serve; ask for 1 to {_NODES_MAX:,}.")
         return int(nodes), None
-    allowed = tuple(sorted({int(node) for node in nodes}))
-    if not allowed or len(allowed) != len(nodes) or allowed[0] < 0:
-        raise UsageError("Name each node that will serve once, by a number of 0 or more.")
+    named = _array(sorted(nodes) if isinstance(nodes, Set) else nodes)
+    if named.ndim != 1 or len(named) == 0 or named.dtype.kind not in "iu" or len(named) > _NODES_MAX:
+        raise UsageError(f"Say how many nodes will serve, or name each by its number; {nodes!r} is neither.")
+    allowed = tuple(sorted({int(node) for node in named}))
+    if len(allowed) != len(named) or allowed[0] < 0 or allowed[-1] > _NODE_MAX:
+        raise UsageError(f"Name each node that will serve once, by a number from 0 to {_NODE_MAX}.")
     return len(allowed), allowed
 
 
 def _whole(name: str, values: ArrayLike, tasks: int) -> tuple[Ints, float]:
-    array: NDArray[Any] = np.asarray(values)
+    """The values as whole numbers, and by what they were multiplied."""
+    array = _array(values)
+    if array.dtype.kind == "O" and array.shape == (tasks,) and _all_whole(array):
+        array = array.astype(np.float64)  # whole numbers beyond 64 bits
     if array.shape != (tasks,) or array.dtype.kind not in "iuf":
         raise UsageError(f"Give one number of {name} for each of the {tasks} tasks.")
-    if not np.isfinite(array).all() or array.min() < 0:
+    plain = array.dtype.kind != "f"
+    if not (plain or np.isfinite(array).all()) or array.min() < 0:
         raise UsageError(f"The {name} of a task is a finite number of 0 or more.")
-    if float(array.sum()) >= 2.0**61:
-        raise UsageError(f"The {name} is too large to add up exactly; give it in a larger unit.")
-    if array.dtype.kind != "f" or (array == np.floor(array)).all():
-        return array.astype(np.int64), 1.0
-    scale = _WORK_TOTAL / float(array.sum())
-    return np.rint(array * scale).astype(np.int64), scale
+    largest = float(array.max())
+    if plain or (array == np.floor(array)).all():
+        if largest * tasks < _TOTAL_MAX or float(array.astype(np.float64).sum()) < _TOTAL_MAX:
+            return array.astype(np.int64), 1.0
+        if name == "size":
+            raise UsageError("The state is too large to plan in bytes; give the sizes in kilobytes.")
+        array = array.astype(np.float64)  # too large to add up exactly
+    for scale in _DECIMALS:
+        if largest * scale * tasks < _WORK_TOTAL and (np.rint(array * scale) / scale == array).all():
+            return np.rint(array * scale).astype(np.int64), scale
+    total = float((array / largest).sum())
+    scale = _WORK_TOTAL / total / largest
+    return np.rint(array / largest * (_WORK_TOTAL / total)).astype(np.int64), scale
+
+
+def _all_whole(array: NDArray[Any]) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) for value in array.tolist())
+
+
+@lru_cache(maxsize=256)
+def _decimal(value: float) -> Fraction:
+    return Fraction(str(value))
+
+
+def _fraction(name: str, value: Any) -> Fraction:
+    """A limit as the decimal that it is written as."""
+    try:
+        if isinstance(value, np.floating) and not isinstance(value, float):
+            return Fraction(str(value))
+        return _decimal(value) if isinstance(value, float) else Fraction(value)
+    except (ValueError, TypeError, OverflowError):
+        raise UsageError(f"{name} is {value!r}; it has to be a finite number.") from None
+
+
+def as_float(tau: Any) -> float:
+    """A threshold, however it was given, as a plan reports it."""
+    return tau if type(tau) is float else float(_fraction("tau", tau))
 
 
 def share(total: int, nodes: int, tau: float) -> int:
-    """The most whole work that is within (1 + tau) * total / nodes, computed exactly."""
-    exact = Fraction(str(tau)) if isinstance(tau, float) else Fraction(tau)
+    """The most whole work that is within (1 + tau) * total / nodes, computed exactly; never more than all."""
+    exact = _fraction("tau", tau)
     if exact < 0:
         raise UsageError(f"tau is {tau}; it says how far above the mean a node may go, so it is 0 or more.")
-    return int((1 + exact) * total / nodes)
+    return min(total, (exact.numerator + exact.denominator) * total // (exact.denominator * nodes))
 
 
 def least_share(total: int, nodes: int, least: float) -> int:
     """The smallest whole work that is at least `least` * total / nodes, computed exactly."""
-    exact = Fraction(str(least)) if isinstance(least, float) else Fraction(least)
+    exact = _fraction("least", least)
     if not 0 <= exact <= 1:
         raise UsageError(f"least is {least}; it is the share of the mean that every node gets, from 0 to 1.")
-    return -int(-exact * total // nodes)
+    return -(-exact.numerator * total // (exact.denominator * nodes))
 
 
 def tau_of(load: int, total: int, nodes: int) -> float:

@@ -52,7 +52,12 @@ class Transitions:
 
 def transitions(matrix: ArrayLike, lowest: int) -> Transitions:
     """The matrix itself, for `lowest` nodes and up."""
-    return Transitions(lowest, np.asarray(matrix, np.float64))
+    try:
+        return Transitions(lowest, np.asarray(matrix, np.float64))
+    except (ValueError, TypeError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError("A transition matrix is a square of probabilities, a row for each node count.") from None
 
 
 def learned(history: Sequence[int], *, prior: float = 0.0) -> Transitions:
@@ -64,9 +69,11 @@ def learned(history: Sequence[int], *, prior: float = 0.0) -> Transitions:
     >>> learned([2, 3, 2, 3, 4, 3]).matrix.round(2).tolist()
     [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]
     """
-    seen = np.asarray(history, np.int64)
-    if len(seen) < 2 or seen.min() < 1:
+    seen = np.asarray(history)
+    if seen.ndim != 1 or len(seen) < 2 or seen.dtype.kind not in "iu" or seen.min() < 1:
         raise UsageError("A history has two or more node counts of one or more.")
+    if not 0 <= prior < np.inf:
+        raise UsageError(f"prior is {prior}; it is added to the counts, so it is 0 or more.")
     lowest, size = int(seen.min()), int(seen.max() - seen.min()) + 1
     counts = np.full((size, size), float(prior))
     np.add.at(counts, (seen[:-1] - lowest, seen[1:] - lowest), 1.0)

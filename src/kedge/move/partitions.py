@@ -12,7 +12,14 @@ from kedge.move.limits import Ints, least_share, share
 def cap_and_floor(sums: Ints, nodes: int, tau: float, least: float) -> tuple[int, int]:
     """The limits for `nodes` nodes; where tau is infeasible, the smallest cap that can be kept."""
     total = int(sums[-1])
-    return max(share(total, nodes, tau), int(intervals.bottleneck(sums, nodes))), least_share(total, nodes, least)
+    cap = max(share(total, nodes, tau), int(intervals.bottleneck(sums, nodes)))
+    floor = least_share(total, nodes, least)
+    if floor and not intervals.fits(sums, nodes, cap, floor):
+        raise UsageError(
+            f"No assignment of intervals to {nodes} nodes keeps both limits. Ask for a smaller least, or a larger tau.",
+            code="least-infeasible",
+        )
+    return cap, floor
 
 
 def count(sums: Ints, nodes: int, cap: int, floor: int) -> int:
@@ -20,7 +27,7 @@ def count(sums: Ints, nodes: int, cap: int, floor: int) -> int:
     m = len(sums) - 1
     ways = [1] + [0] * m
     total = 0
-    for k in range(1, nodes + 1):
+    for k in range(1, min(nodes, m) + 1 if floor == 0 else nodes + 1):
         after = [0] * (m + 1)
         for b in range(1, m + 1):
             low = int(np.searchsorted(sums, sums[b] - cap))
@@ -36,11 +43,12 @@ def listed(sums: Ints, nodes: int, cap: int, floor: int, most: int) -> Ints:
     """Their bounds, one row each, filled up with m on the right; refuses more than `most`."""
     m = len(sums) - 1
     number = count(sums, nodes, cap, floor)
-    if number == 0 or number > most:
+    if number > most:
         raise UsageError(
-            f"{number} partitions of {m} tasks over {nodes} nodes keep the limits; 1 to {most} can be listed. "
-            'Use method="learned".'
+            f"{number} partitions of {m} tasks over {nodes} nodes keep the limits; at most {most} can be listed. "
+            'Leave the choice of the method to "auto".'
         )
+    nodes = min(nodes, m)  # a floor that needs more was refused above: no partition keeps it
     front = np.zeros((1, 1), np.int64)
     rows: list[Ints] = []
     for k in range(1, nodes + 1):

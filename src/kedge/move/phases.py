@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kedge.jit import jit
+from kedge.move import page
 from kedge.move.limits import Ints
 from kedge.move.plans import Plan
 
@@ -46,6 +47,9 @@ class Transfer:
             for p in self.phases
         ]
         return {"bound_bytes": self.bound_bytes, "total_bytes": self.total_bytes, "phases": rows}
+
+    def _repr_html_(self) -> str:
+        return page.of_transfer(self)
 
 
 def transfer(plan: Plan) -> Transfer:

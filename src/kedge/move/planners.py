@@ -98,7 +98,7 @@ def _needed_with_floor(given: Problem, sums: Ints, cap: int, floor: int, least: 
     if intervals.fits(sums, nodes, cap, floor):
         return cap
     if not intervals.fits(sums, nodes, total, floor):
-        low, high = 0, floor
+        low, high = 0, floor if nodes <= given.tasks else 1
         while low < high - 1:
             middle = (low + high) // 2
             low, high = (middle, high) if intervals.fits(sums, nodes, total, middle) else (low, middle)
@@ -116,8 +116,9 @@ def _needed_with_floor(given: Problem, sums: Ints, cap: int, floor: int, least: 
 
 def least_moved(kept: Ints, sums: Ints, old: Ints, nodes: int, cap: int, floor: int) -> tuple[Ints, Ints]:
     """Bounds and matches of the best assignment; at most `nodes` intervals, exactly as many where floor > 0."""
+    nodes = min(nodes, len(kept) - 1)  # more intervals would be empty
     first, last = ssm.windows(sums, cap, floor)
-    free, used = ssm.layers(kept, old, first, last, nodes, intervals.band(sums, nodes, cap))
+    free, used = ssm.layers(kept, old, first, last, intervals.band(sums, nodes, cap))
     counts = np.arange(nodes, 0, -1) if floor == 0 else np.array([nodes])
     count = int(counts[np.argmax(free[counts, -1])])
     return ssm.trace(free, used, kept, sums, old, first, last, count)

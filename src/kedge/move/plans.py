@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kedge.move.limits import Ints, Problem, tau_of
+from kedge.move import page
+from kedge.move.limits import Ints, Problem, as_float, tau_of
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A change of route.
+    """A change of route; it unpacks into the new assignment and its cost.
 
+    `work` is in planning units (work * work_scale, whole numbers); `loads()` is in the caller's.
     `cost_bytes` moves; no assignment of the same kind and limits can move less than `bound_bytes`. The limit that
     was kept is `tau_effective`: the one asked for, or, where no assignment meets that, the smallest that can be
     met by this kind of assignment (for arbitrary maps: the smallest that was found).
@@ -30,6 +33,19 @@ class Plan:
     tau: float
     tau_effective: float
     work_scale: float = 1.0
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.after, self.cost_bytes))
+
+    @property
+    def assignment(self) -> Ints:
+        """The route after the move: task -> node."""
+        return self.after
+
+    @property
+    def cost(self) -> int:
+        """The bytes that move."""
+        return self.cost_bytes
 
     @property
     def exact(self) -> bool:
@@ -56,13 +72,27 @@ class Plan:
     @property
     def tau_reached(self) -> float:
         """How far the most loaded node really is above the mean."""
-        return tau_of(max(self.loads().values()), int(self.work.sum()), len(self.nodes))
+        return tau_of(max(self._whole(self.after).values()), int(self.work.sum()), len(self.nodes))
 
-    def loads(self) -> dict[int, int]:
-        """Work per node after the move, idle nodes too (in planning units: work * work_scale)."""
-        sums = np.zeros(max(int(self.after.max()), *self.nodes, 0) + 1, np.int64)
-        np.add.at(sums, self.after, self.work)
-        return {node: int(sums[node]) for node in self.nodes}
+    def loads(self) -> Mapping[int, float]:
+        """Work per node after the move, idle nodes too."""
+        return self._given(self._whole(self.after))
+
+    def loads_before(self) -> Mapping[int, float]:
+        """Work per node before the move, of the nodes that serve before or after it."""
+        return self._given(self._whole(self.before))
+
+    def _given(self, loads: Mapping[int, int]) -> Mapping[int, float]:
+        """Loads in the unit of the caller's work."""
+        return loads if self.work_scale == 1.0 else {node: load / self.work_scale for node, load in loads.items()}
+
+    def _whole(self, route: Ints) -> dict[int, int]:
+        owners, place = np.unique(route, return_inverse=True)
+        sums = np.zeros(len(owners), np.int64)
+        np.add.at(sums, place, self.work)
+        loads = dict.fromkeys(sorted({*self.nodes, *(int(n) for n in owners)}), 0)
+        loads.update({int(node): int(load) for node, load in zip(owners, sums, strict=True)})
+        return loads
 
     def flows(self) -> dict[tuple[int, int], int]:
         """Bytes from node to node."""
@@ -75,6 +105,7 @@ class Plan:
         """The plan as plain values."""
         return {
             "planner": self.planner,
+            "before": [int(node) for node in self.before],
             "route": [int(node) for node in self.after],
             "nodes": list(self.nodes),
             "cost_bytes": self.cost_bytes,
@@ -84,8 +115,13 @@ class Plan:
             "tau": self.tau,
             "tau_effective": self.tau_effective,
             "tau_reached": self.tau_reached,
+            "widened": self.widened,
+            "loads": {str(node): load for node, load in self.loads().items()},
             "moves": [{"task": t, "from": a, "to": b, "bytes": int(self.size[t])} for t, a, b in self.moves],
         }
+
+    def _repr_html_(self) -> str:
+        return page.of_plan(self)
 
 
 def moved_bytes(before: Ints, after: Ints, size: Ints) -> int:
@@ -100,5 +136,15 @@ def finish(
     cost = moved_bytes(given.route, after, given.size)
     known = cost if bound is None else bound
     return Plan(
-        given.route, after, given.work, given.size, nodes, planner, cost, known, tau[0], tau[1], given.work_scale
+        given.route,
+        after,
+        given.work,
+        given.size,
+        nodes,
+        planner,
+        cost,
+        known,
+        as_float(tau[0]),
+        as_float(tau[1]),
+        given.work_scale,
     )

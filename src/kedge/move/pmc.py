@@ -26,7 +26,7 @@ from kedge.move.partitions import cap_and_floor, count, listed
 
 @dataclass(frozen=True)
 class Table:
-    """The projected cost of every partition, as a share of all state, to within `error`."""
+    """The projected cost of every partition, as a share of all state, to within `error` (a share too)."""
 
     transitions: Transitions
     gamma: float
@@ -40,6 +40,8 @@ class Table:
         if given.nodes not in self.states:
             return None
         states = self.states[given.nodes]
+        if int(states[0, -1]) != given.tasks:
+            raise UsageError(f"The forecast is for {int(states[0, -1])} tasks, and there are {given.tasks}.")
         loads = np.diff(sums[states], axis=1)
         good = (loads <= cap).all(axis=1) & (loads >= floor).all(axis=1)
         if not good.any():
@@ -113,8 +115,6 @@ def table(
     jobs: int = 64,
 ) -> Table:
     """List all partitions and iterate their projected costs until they are known to within `tolerance`."""
-    if not 0 <= gamma < 1:
-        raise UsageError(f"gamma is {gamma}; over an endless sequence it has to be at least 0 and below 1.")
     sums = intervals.prefix(work)
     lists = [listed(sums, n, *cap_and_floor(sums, n, tau, least), states_max) for n in transitions.counts]
     groups = np.concatenate(([0], np.cumsum([len(rows) for rows in lists]))).astype(np.int64)

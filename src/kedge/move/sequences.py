@@ -12,20 +12,22 @@ later count is a lower bound for the whole sequence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kedge.errors import UsageError
-from kedge.move import direct, intervals, ssm
-from kedge.move.learn import pairs
+from kedge.move import direct, intervals, page, ssm
+from kedge.move.learn import band_for, pairs
 from kedge.move.limits import Ints, Problem, problem, tau_of
 from kedge.move.partitions import cap_and_floor, count, listed
 from kedge.move.planners import by_intervals, least_moved, name
 from kedge.move.plans import Plan, finish
+
+_LISTED_MAX = 1_000_000
 
 # how many later counts the starts look at, and how much they weigh the first of them; none is SSM repeated
 _STARTS = ((0, 0.0), (2, 0.3), (4, 0.5), (4, 1.0))
@@ -33,7 +35,10 @@ _STARTS = ((0, 0.0), (2, 0.3), (4, 0.5), (4, 1.0))
 
 @dataclass(frozen=True)
 class Course:
-    """The plans of a sequence, in order; no sequence costs less than `bound_bytes`."""
+    """The plans of a sequence, in order; no sequence costs less than `bound_bytes`.
+
+    Of each plan `bound_bytes` is what its move alone would have to cost.
+    """
 
     plans: tuple[Plan, ...]
     bound_bytes: int
@@ -47,6 +52,20 @@ class Course:
     def exact(self) -> bool:
         """Whether the cost is proven to be the smallest."""
         return self.cost_bytes == self.bound_bytes
+
+    def __iter__(self) -> Iterator[Plan]:
+        return iter(self.plans)
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def to_json(self) -> dict[str, Any]:
+        """The sequence as plain values."""
+        plans = [plan.to_json() for plan in self.plans]
+        return {"cost_bytes": self.cost_bytes, "bound_bytes": self.bound_bytes, "exact": self.exact, "plans": plans}
+
+    def _repr_html_(self) -> str:
+        return page.of_course(self)
 
 
 def sequence(
@@ -68,24 +87,32 @@ def sequence(
     >>> course.cost_bytes, course.exact
     (6, True)
     """
-    if not nodes:
-        raise UsageError("A sequence has at least one node count.")
+    nodes = _counts(nodes)
+    if method not in ("auto", "exact", "search"):
+        raise UsageError(f'method is "auto", "exact" or "search", not {method!r}.')
     given = problem(assignment, work, size, max(nodes))
     old, _ = intervals.runs(given.route)
     sums = intervals.prefix(given.work)
     steps = _Steps(
-        intervals.prefix(given.size), sums, old, [_limits(sums, n, tau, least) for n in nodes], list(nodes)
+        intervals.prefix(given.size), sums, old, [cap_and_floor(sums, n, tau, least) for n in nodes], nodes
     )
     small = all(count(sums, n, *limit) <= states_max for n, limit in zip(nodes, steps.limits, strict=True))
     if method == "exact" or (method == "auto" and small):
-        bounds = _exact(steps, states_max if method == "auto" else 1 << 31)
+        bounds = _exact(steps, max(states_max, _LISTED_MAX if method == "exact" else 0))
     else:
         bounds = _searched(steps)
-    plans = _plans(given, bounds, steps, tau)
+    plans = _plans(given, bounds, steps, tau, least)
     cost = sum(plan.cost_bytes for plan in plans)
     exact = method == "exact" or (method == "auto" and small)
     singles = [by_intervals(problem(given.route, given.work, given.size, n), tau, least).cost_bytes for n in nodes]
     return Course(tuple(plans), cost if exact else max(singles))
+
+
+def _counts(nodes: Sequence[int]) -> list[int]:
+    counts = np.asarray(nodes)
+    if counts.ndim != 1 or len(counts) == 0 or counts.dtype.kind not in "iu" or int(counts.min()) < 1:
+        raise UsageError("A sequence is a list of one or more node counts, each of them one or more.")
+    return [int(count) for count in counts]
 
 
 @dataclass
@@ -95,13 +122,6 @@ class _Steps:
     old: Ints
     limits: list[tuple[int, int]]
     nodes: list[int]
-
-
-def _limits(sums: Ints, nodes: int, tau: float, least: float) -> tuple[int, int]:
-    cap, floor = cap_and_floor(sums, nodes, tau, least)
-    if floor and not intervals.fits(sums, nodes, cap, floor):
-        raise UsageError(f"No assignment of intervals to {nodes} nodes keeps both limits. Ask for a smaller least.")
-    return cap, floor
 
 
 def _exact(steps: _Steps, states_max: int) -> list[Ints]:
@@ -168,9 +188,7 @@ def _one(steps: _Steps, step: int, before: Ints, after: Ints | None, caps: list[
     work = (steps.sums[ends] - steps.sums[starts]).astype(float)
     for distance, later in enumerate(caps):
         price += weight * 0.7**distance * size * np.maximum(0.0, 1 - later / np.maximum(work, 1.0))
-    band = intervals.band(steps.sums, nodes, cap)
-    if floor:
-        band[:-1, 1] = np.minimum(band[:-1, 1], len(steps.sums) - 2)
+    band = band_for(steps.sums, nodes, cap, floor)
     kept = steps.kept.astype(float)
     beyond = np.zeros(0) if after is None else kept
     there = np.zeros(0, np.int64) if after is None else after
@@ -199,7 +217,7 @@ def _cost(steps: _Steps, bounds: list[Ints]) -> int:
     return total
 
 
-def _plans(given: Problem, bounds: list[Ints], steps: _Steps, tau: float) -> list[Plan]:
+def _plans(given: Problem, bounds: list[Ints], steps: _Steps, tau: float, least: float) -> list[Plan]:
     plans: list[Plan] = []
     route = given.route
     for target, nodes in zip(bounds, steps.nodes, strict=True):
@@ -207,6 +225,7 @@ def _plans(given: Problem, bounds: list[Ints], steps: _Steps, tau: float) -> lis
         old, owners = intervals.runs(route)
         names, serving = name(here, owners, intervals.matching(intervals.prefix(here.weights()), old, target))
         effective = max(tau, tau_of(int(intervals.bottleneck(steps.sums, nodes)), int(steps.sums[-1]), nodes))
-        plans.append(finish(here, intervals.route_of(target, names), serving, "oms", (tau, effective), 0))
+        alone = by_intervals(here, effective, least).cost_bytes
+        plans.append(finish(here, intervals.route_of(target, names), serving, "oms", (tau, effective), alone))
         route = plans[-1].after
     return plans

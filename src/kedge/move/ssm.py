@@ -94,13 +94,14 @@ def _whole(
 
 
 @jit
-def layers(kept: Ints, old: Ints, first: Ints, last: Ints, nodes: int, band: Ints) -> tuple[Ints, Ints]:
-    """The values free[k, b] (straddling node not matched yet) and used[k, b] (matched) for up to `nodes` intervals.
+def layers(kept: Ints, old: Ints, first: Ints, last: Ints, band: Ints) -> tuple[Ints, Ints]:
+    """The values free[k, b] (straddling node not matched yet) and used[k, b] (matched) for k intervals.
 
     `kept` are prefix sums of weights, `old` the bounds of the current intervals, and band[k] the ends that k
-    intervals can have in an assignment of all tasks.
+    intervals can have in an assignment of all tasks; its length is the most intervals plus one.
     """
     m = len(kept) - 1
+    nodes = len(band) - 1
     free = np.full((nodes + 1, m + 1), NEVER, np.int64)
     used = np.full((nodes + 1, m + 1), NEVER, np.int64)
     free[0, 0] = 0

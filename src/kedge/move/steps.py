@@ -9,6 +9,7 @@ before or after the move. Where that was not reached, more steps are tried; the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import UsageError
+from kedge.move import page
 from kedge.move.colouring import Colouring
 from kedge.move.limits import Ints, share
 from kedge.move.plans import Plan
@@ -38,6 +40,12 @@ class Steps:
         """Whether no node is ever above its limit."""
         return self.excess <= 0
 
+    def __iter__(self) -> Iterator[tuple[Move, ...]]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
     def routes(self, before: Ints) -> list[Ints]:
         """The route after each step."""
         routes: list[Ints] = []
@@ -54,6 +62,9 @@ class Steps:
         steps = [[{"task": t, "from": a, "to": b} for t, a, b in step] for step in self.steps]
         return {"steps": steps, "steps_min": self.steps_min, "balanced": self.balanced, "excess": self.excess}
 
+    def _repr_html_(self) -> str:
+        return page.of_steps(self)
+
 
 def progressive(plan: Plan, per_step: int, *, ports: int | None = 1, more: float = 1.5) -> Steps:
     """Cut a plan into steps of at most `per_step` tasks and, per node, `ports` in and out (None: any number).
@@ -64,7 +75,7 @@ def progressive(plan: Plan, per_step: int, *, ports: int | None = 1, more: float
     >>> progressive(single([0] * 8, work=[1] * 8, size=[1] * 8, nodes=2, tau=0.0), 2).steps_min
     4
     """
-    if per_step < 1 or (ports is not None and ports < 1):
+    if not _is_count(per_step) or not (ports is None or _is_count(ports)):
         raise UsageError("A step has at least one task, and a node at least one port.")
     moves = plan.moves
     if not moves:
@@ -84,6 +95,10 @@ def progressive(plan: Plan, per_step: int, *, ports: int | None = 1, more: float
                 return best
     assert best is not None
     return best
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and bool(value >= 1)
 
 
 def _shuffled(moves: list[Move], again: int) -> list[Move]:
