@@ -20,12 +20,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from kedge.errors import ClosedError, CorruptError, UsageError
+from kedge.errors import ClosedError, CorruptError, UnavailableError, UsageError
 from kedge.host import Host
 from kedge.ledger import Ledger
 from kedge.state.cells import Cells, DictCells, IntCells, load_delta
-from kedge.state.commands import Spec, effect
-from kedge.state.delta import CellDelta, Delta, IntDelta, cells_of, chain, completed
+from kedge.state.commands import Raw, Spec, effect, told
+from kedge.state.delta import CellDelta, Delta, IntDelta, chain, completed
 from kedge.state.embedded import Embedded, Layer, difference
 from kedge.state.line import Line, Version
 from kedge.state.pack import Packed, blind, pack, unpack
@@ -149,7 +149,7 @@ class DirectoryJournal:
         deltas = {
             name: blind(delta) if specs[name].scheme == "redo" else delta
             for name, delta in layer.deltas.items()
-            if specs[name].scheme != "command" or not _told(specs[name], layer, delta)
+            if specs[name].scheme != "command" or not told(specs[name], _of(layer.raws, name), delta)
         }
         blob = pack(Packed(deltas, layer.raws))
         images = {name: pack(Packed({name: whole(cells)})) for name, cells in layer.images.items()}
@@ -209,6 +209,8 @@ class DirectoryJournal:
             raise ClosedError(f"The store in {self.root} is closed: {self._dead}. Open it again.")
         try:
             return self._ledger.commit({"store": FORMAT, **record})
+        except OSError as error:
+            raise self._failed(error) from error
         except BaseException as error:
             self._dead = f"a write failed ({error})"
             raise
@@ -222,10 +224,20 @@ class DirectoryJournal:
         name = f"objects/{self._rng.token()}"
         try:
             self._store.put(name, blob)
+        except OSError as error:
+            raise self._failed(error) from error
         except BaseException as error:
             self._dead = f"a write failed ({error})"
             raise
         return {"object": name}
+
+    def _failed(self, error: OSError) -> UnavailableError:
+        """After a write that may or may not be there, nothing more is written."""
+        self._dead = f"a write failed ({error.strerror or error})"
+        return UnavailableError(
+            f"{self.root}: {self._dead}. The store stays as it was at its last checkpoint: mend that and open it "
+            "again."
+        )
 
     def _blob(self, reference: dict[str, str], what: str) -> Packed:
         if "inline" in reference:
@@ -257,14 +269,8 @@ def _specs(specs: dict[str, Spec]) -> list[dict[str, Any]]:
     return [asdict(spec) for spec in specs.values()]
 
 
-def _told(spec: Spec, layer: Layer, delta: Delta) -> bool:
-    """Whether a layer's calls say all of a change: not when the scheme was switched in its midst."""
-    told = chain(effect(spec, raw) for raw in layer.raws if raw.structure == spec.name)
-    said = cells_of(told).news()
-    return all(said.get(cell, _NOTHING) == new for cell, new in cells_of(delta).news().items())
-
-
-_NOTHING = object()
+def _of(raws: list[Raw], name: str) -> list[Raw]:
+    return [raw for raw in raws if raw.structure == name]
 
 
 def whole(cells: Cells) -> Delta:
@@ -286,7 +292,14 @@ def contents(reader: Reader) -> Delta:
 def open_directory(root: str, host: Host, *, read_only: bool) -> Embedded:
     """The embedded store that a directory keeps."""
     owner = Embedded(host.clock)
-    journal = DirectoryJournal(root, host, read_only=read_only)
-    journal.open(owner)
+    try:
+        journal = DirectoryJournal(root, host, read_only=read_only)
+        journal.open(owner)
+    except (NotADirectoryError, FileExistsError):
+        raise UsageError(f"{root} is a file, and a store is a directory. Name another place.") from None
+    except OSError as error:
+        raise UnavailableError(
+            f"{root} can't be opened: {error.strerror or error}. Mend that and try again."
+        ) from None
     owner.journal = journal
     return owner

@@ -51,6 +51,7 @@ class RedisStore:
         self.specs, self.tick = dict[str, Spec](), 0
         self._live: dict[str, RedisLive] = {}
         self._raws: list[Raw] = []
+        _check_server(link)
         if not read_only:
             epoch = b"%d" % link.call(b"INCR", self.keys.epoch)
             link.fence(self.keys.epoch, epoch)
@@ -413,6 +414,15 @@ class RedisStore:
     def close(self) -> None:
         """Close the connection."""
         self.link.close()
+
+
+def _check_server(link: Link) -> None:
+    """Refuse a server that lacks commands which every call needs (COPY, SMISMEMBER, ZMSCORE)."""
+    lines = link.call(b"INFO", b"server").splitlines()
+    named = [line.partition(b":")[2].decode() for line in lines if line.startswith(b"redis_version:")]
+    parts = named[0].split(".")[:2] if named else []
+    if len(parts) == 2 and all(part.isdigit() for part in parts) and (int(parts[0]), int(parts[1])) < (6, 2):
+        raise UsageError(f"{link.where} is Redis {named[0]}. A store needs 6.2 or newer, or Valkey: upgrade it.")
 
 
 def open_redis(url: str, clock: Clock, *, read_only: bool, connection: Any = None) -> RedisStore:
