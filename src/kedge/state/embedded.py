@@ -332,9 +332,11 @@ class Embedded:
         return versions
 
     def close(self) -> None:
-        """Let the journal go."""
+        """Let the journal and the tables go: structures and store name each other, so nothing else would soon."""
         if self.journal is not None:
             self.journal.close()
+        self._live.clear()
+        self.layers.clear()
 
 
 def difference(before: Cells, after: Cells) -> Delta:

@@ -28,7 +28,7 @@ from kedge.state.redis_base import Keys, RedisBase
 from kedge.state.redis_fold import complete_layers
 from kedge.state.redis_layers import RedisLayers
 from kedge.state.redis_link import Link, pack
-from kedge.state.redis_live import RedisLive
+from kedge.state.redis_live import CACHED_MAX, RedisLive
 
 FORMAT = b"1"
 BLIND = ("redo", "command")
@@ -210,13 +210,15 @@ class RedisStore:
         settled = self._settled(number, images)
         self.link.transaction(commands + [self._structure_command(*one) for one in settled])
         self.layers.forget(later)
-        self.layers.cached[number], self.layers.images[number] = layer, images
+        self.layers.remember(number, layer, images)
         self.line.add(version)
         for live in self._live.values():
             live.seal()
         self._settle(settled)
         self._raws = []
         self.tick += 1
+        if any(live.blind and live.cached() > CACHED_MAX for live in self._live.values()):
+            self.fold()
         return version
 
     def _settled(self, number: int, images: list[str]) -> list[tuple[RedisLive, str, int]]:
@@ -389,8 +391,10 @@ class RedisStore:
         self.layers.cached.update(staged.layers)
 
     def _stage_layers(self, staged: Staged, name: str, numbers: list[int], deltas: list[Delta]) -> None:
-        """Rewrite layers with the complete deltas of one structure."""
+        """Rewrite layers with the complete deltas of one structure, where that is news."""
         for number, delta in zip(numbers, deltas, strict=True):
+            if self.layers.layer(number).deltas.get(name) is delta:
+                continue
             layer = staged.layers.get(number) or self.layers.layer(number)
             staged.layers[number] = Packed({**layer.deltas, name: delta}, layer.raws)
 
