@@ -43,8 +43,10 @@ class DirectoryJournal:
         self._store = host.store(root)
         self._ledger = Ledger(self._store, host.rng, host.clock)
         self._read_only, self._dead = read_only, ""
+        self._tip: int | None = None
         if read_only:
-            if self._ledger.refresh() is None:
+            self._tip = self._ledger.refresh()
+            if self._tip is None:
                 raise UsageError(f"There is no store in {root}.")
         else:
             self._ledger.claim()
@@ -64,6 +66,10 @@ class DirectoryJournal:
         if not self._read_only:
             self._sweep(records[bases[-1] if bases else 0 :])
 
+    def moved_on(self) -> bool:
+        """Whether a writer has added records since this reader came: what it misses may have been compacted away."""
+        return self._read_only and self._ledger.refresh() != self._tip
+
     def _read_base(self, owner: Embedded, record: dict[str, Any]) -> None:
         self._specs(owner, record)
         oldest = Version(**record["oldest"])
@@ -75,6 +81,8 @@ class DirectoryJournal:
             self._read_checkpoint(owner, {**step, "specs": record["specs"], "parent": owner.line.at})
         owner.travel(record["at"])
         owner.line.next = record["next"]
+        if record.get("open") is not None:
+            self._read_open(owner, {"specs": record["specs"], "parent": record["at"], "layer": record["open"]})
 
     def _read_checkpoint(self, owner: Embedded, record: dict[str, Any]) -> None:
         self._specs(owner, record)
@@ -176,9 +184,11 @@ class DirectoryJournal:
         base = pack(Packed({name: contents(reader) for name, reader in oldest.items()}))
         images = layers[numbers[0]].images if numbers[0] in layers else {}
         steps = [self._step(line.versions[number], layers[number], specs) for number in numbers[1:]]
+        flushed = None if open_ is None else self._put(pack(Packed(open_.deltas, open_.raws)))
         slot = self._commit(
             {
                 "kind": "base",
+                "open": flushed,  # in the same record: a crash after it must not lose what was flushed
                 "oldest": asdict(line.versions[numbers[0]]),
                 "base": self._put(base),
                 "images": {name: self._put(pack(Packed({name: whole(cells)}))) for name, cells in images.items()},
@@ -188,8 +198,6 @@ class DirectoryJournal:
                 "specs": _specs(specs),
             }
         )
-        if open_ is not None:
-            self.flush(open_, line.at, specs)
         self._ledger.compact(slot, {"kind": "below-base"})
         self._sweep([record for record in self._ledger.records(slot) if record["kind"] != "claim"])
         versions = {numbers[0]: line.versions[numbers[0]]}
@@ -291,10 +299,16 @@ def contents(reader: Reader) -> Delta:
 
 def open_directory(root: str, host: Host, *, read_only: bool) -> Embedded:
     """The embedded store that a directory keeps."""
-    owner = Embedded(host.clock)
     try:
-        journal = DirectoryJournal(root, host, read_only=read_only)
-        journal.open(owner)
+        while True:
+            owner = Embedded(host.clock)
+            journal = DirectoryJournal(root, host, read_only=read_only)
+            try:
+                journal.open(owner)
+                break
+            except CorruptError:
+                if not journal.moved_on():
+                    raise
     except (NotADirectoryError, FileExistsError):
         raise UsageError(f"{root} is a file, and a store is a directory. Name another place.") from None
     except OSError as error:
