@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 import state_histories as histories
 import state_model as m
 
-from kedge.errors import ConflictError, CorruptError, UsageError
+from kedge.errors import ClosedError, ConflictError, CorruptError, UnavailableError, UsageError
 from kedge.host import sim
 from kedge.state import directory, open_store
 
@@ -62,6 +64,121 @@ def test_a_record_before_its_objects_is_caught(monkeypatch):
     monkeypatch.setattr(directory.DirectoryJournal, "_commit", commit)
     with pytest.raises((CorruptError, AssertionError)):
         _crash_everywhere("undo", "lose", 1, late.clear)
+
+
+def test_a_sweep_before_the_new_base_is_caught(monkeypatch):
+    """The mutant: compaction deletes what it replaces before the record that replaces it."""
+    monkeypatch.setattr(directory, "INLINE_MAX", 0)
+    compact = directory.DirectoryJournal.compact
+
+    def hasty(self, line, layers, oldest, open_):
+        self._sweep([])
+        return compact(self, line, layers, oldest, open_)
+
+    monkeypatch.setattr(directory.DirectoryJournal, "compact", hasty)
+    with pytest.raises((CorruptError, AssertionError)):
+        _crash_everywhere("undo", "stop", 1)
+
+
+def _flushing(host, done):
+    """A history whose flushed calls count: each step's members, once they are durable."""
+    store = open_store("/data/store", host=host)
+    members = store.set("s")
+    for number in range(3):
+        members.add(f"checked {number}")
+        store.checkpoint()
+        done.append(set(members))
+        members.add(f"flushed {number}")
+        members.discard(f"checked {number}")
+        store.flush()
+        done.append(set(members))
+        store.compact(count=1)
+        done.append(set(members))
+
+
+def _crash_while_flushing(fault):
+    host = sim.machine(0, fault)
+    _flushing(host, [])
+    for at in range(1, host.io_calls):
+        host, done = sim.machine(at, fault), [set()]
+        host.crash_at = at
+        with suppress(sim.Crashed):
+            _flushing(host, done)
+        must: list[set[str]] = [set()]
+        _flushing(sim.machine(0), must)
+        found = open_store("/data/store", host=host.after_crash()).set("s").members()
+        assert found in must[len(done) - 1 : len(done) + 1], f"crash at call {at}"
+
+
+@pytest.mark.parametrize("fault", ["stop", "lose", "tear"])
+def test_what_was_flushed_survives_a_crash_in_a_compaction(fault, monkeypatch):
+    monkeypatch.setattr(directory, "INLINE_MAX", 0)
+    _crash_while_flushing(fault)
+
+
+def test_flushed_calls_outside_the_base_record_are_caught(monkeypatch):
+    """The mutant: the new base first, what was flushed in a record after it."""
+    compact = directory.DirectoryJournal.compact
+
+    def apart(self, line, layers, oldest, open_):
+        line = compact(self, line, layers, oldest, None)
+        if open_ is not None:
+            self.flush(open_, line.at, {name: reader.spec for name, reader in oldest.items()})
+        return line
+
+    monkeypatch.setattr(directory.DirectoryJournal, "compact", apart)
+    with pytest.raises(AssertionError, match="crash at call"):
+        _crash_while_flushing("stop")
+
+
+def test_a_full_disk_is_said_and_loses_nothing():
+    host = sim.machine(3)
+    store = open_store("/data/store", host=host)
+    members = store.set("s")
+    members.update(range(20_000))
+    version = store.checkpoint()
+    members.update(n * n * 1_000_003 for n in range(20_000))
+    for call in range(host.io_calls, host.io_calls + 40):
+        host.fail_at[call] = errno.ENOSPC
+    with pytest.raises(UnavailableError, match="open it again"):
+        store.checkpoint()
+    with pytest.raises(ClosedError, match="a write failed"):
+        store.checkpoint()
+    host.fail_at.clear()
+    again = open_store("/data/store", host=host)
+    assert again.version == version
+    assert len(again.set("s")) == 20_000
+
+
+def test_a_reader_comes_while_a_writer_compacts(tmp_path):
+    """Between a reader's listing and its reading, the objects that it is about to read may go."""
+    import threading
+
+    url = str(tmp_path / "store")
+    writer = open_store(url)
+    members, stop, failed, seen = writer.set("s"), threading.Event(), list[BaseException](), 0
+    members.update(n * n * 1_000_003 % 2**61 for n in range(30_000))
+    writer.checkpoint()
+
+    def write():
+        number = 0
+        try:
+            while not stop.is_set():
+                members.update(n * n * 999_983 % 2**61 for n in range(number, number + 30_000))
+                writer.checkpoint()
+                writer.compact(count=1)
+                number += 1_000
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    for _ in range(15):
+        seen += len(open_store(url, read_only=True).set("s")) > 0
+    stop.set()
+    thread.join()
+    assert not failed
+    assert seen == 15
 
 
 def _crash_everywhere(scheme, fault, every, before=lambda: None):

@@ -48,11 +48,11 @@ def _core_ms(call: Callable[[], Any]) -> float:
 
 
 def _kedge(work: list[Ints]) -> None:
-    store = open_store("memory:")
-    members = store.set("k", "int")
-    for ints in work:
-        members.update(ints)
-        store.checkpoint()
+    with open_store("memory:") as store:
+        members = store.set("k", "int")
+        for ints in work:
+            members.update(ints)
+            store.checkpoint()
 
 
 def _pickled(work: list[list[int]]) -> list[bytes]:

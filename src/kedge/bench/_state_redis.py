@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.state import Store, open_store
+from kedge.state.redis_link import Link, pack_ints
 
 SCHEMES = ("full", "command", "undo", "redo")
+PREPACKED = "plain commands, packed like ours"
 Ints = NDArray[np.int64]
 
 
@@ -56,9 +58,11 @@ def ours(path: str, scheme: str, base: int, name: str) -> tuple[Store, Contender
 
 
 def rivals(client: Any, base: int) -> list[Contender]:
-    """Plain commands, the two command logs, and the paper's redo with sets."""
+    """Plain commands (by redis-py, and by our own packing), the two command logs, the paper's redo with sets."""
     for start in range(0, base, 100_000):
         client.sadd("plain", *range(start, min(base, start + 100_000)))
+    client.copy("plain", "prepacked")
+    link = Link(f"unix://{client.connection_pool.connection_kwargs['path']}", "the plain commands")
     version = [0]
 
     def redo_sets(_: Ints, members: list[int]) -> None:
@@ -72,18 +76,28 @@ def rivals(client: Any, base: int) -> list[Contender]:
 
     return [
         Contender("plain commands", lambda _, members: client.sadd("plain", *members)),
+        Contender(PREPACKED, lambda ints, _: link.calls(pack_ints([b"SADD", b"prepacked"], ints))),
         Contender("command log by element", lambda _, members: client.rpush("elements", *members)),
-        Contender("packed command log", lambda ints, _: client.rpush("packed", ints.astype(np.int32).tobytes())),
+        Contender("packed command log", lambda ints, _: client.rpush("packed", _narrow(ints).tobytes())),
         Contender("redo as sets", redo_sets, next_version),
     ]
 
 
-def batches(base: int, count: int, size: int, seed: int, *, repeat: bool = False) -> list[Ints]:
-    """New members in random order; with `repeat`, the second half of the calls adds the last batch again."""
+def _narrow(ints: Ints) -> NDArray[np.signedinteger[Any]]:
+    """Four bytes a member where they are enough."""
+    return ints.astype(np.int32) if int(ints.max()) < 1 << 31 else ints
+
+
+def batches(
+    base: int, count: int, size: int, seed: int, *, repeat: bool = False, sparse: bool = False
+) -> list[Ints]:
+    """New members in random order, dense or not; with `repeat`, half of the calls add the last batch again."""
     rng = np.random.default_rng(seed)
     start = base + seed * 1_000_000_000 % 2**40
-    distinct = count // 2 if repeat else count
-    made = [start + at * size + rng.permutation(size) for at in range(max(1, distinct))]
+    distinct = max(1, count // 2 if repeat else count)
+    made = [start + at * size + rng.permutation(size) for at in range(distinct)]
+    if sparse:
+        made = [rng.integers(base, 1 << 40, size) for _ in range(distinct)]
     return [made[min(at, len(made) - 1)] for at in range(count)]
 
 
@@ -123,26 +137,26 @@ def adding(path: str, client: Any, base: int, size: int, calls: int, rounds: int
     return Adding(base, size, calls, ms, {one.name: median(one.add_ms) for one in contenders}, share)
 
 
-def stored(path: str, client: Any, size: int, calls: int) -> dict[str, int]:
-    """Bytes in Redis for half distinct and half repeated calls: what a log costs, without the base (figure 15)."""
+def stored(path: str, client: Any, work: list[Ints]) -> dict[str, int]:
+    """Bytes in Redis for these calls and one checkpoint: what a log costs, without the base (figure 15)."""
     client.flushall()
     sizes: dict[str, int] = {}
-    work = batches(0, calls, size, 2, repeat=True)
-    contenders = rivals(client, 0)
-    race(contenders, work, calls)
+    race(rivals(client, 0), work, len(work))
     keys = {"plain commands": "plain", "command log by element": "elements", "packed command log": "packed"}
     for name, key in keys.items():
-        sizes[name] = int(client.memory_usage(key, samples=0) or 0)
-    sizes["redo as sets"] = sum(int(client.memory_usage(key, samples=0) or 0) for key in ("A0", "R0"))
+        sizes[name] = _bytes(client, key)
+    sizes["redo as sets"] = _bytes(client, "A0", "R0")
     for scheme in SCHEMES:
         store, contender = ours(path, scheme, 0, f"size{scheme}")
-        race([contender], work, calls)
-        keys_of = (f"size{scheme}::layers", f"size{scheme}::versions")
-        sizes[scheme] = sum(int(client.memory_usage(key, samples=0) or 0) for key in keys_of)
-        for image in client.scan_iter(f"size{scheme}::image:*"):
-            sizes[scheme] += int(client.memory_usage(image, samples=0) or 0)
+        race([contender], work, len(work))
+        images = client.scan_iter(f"size{scheme}::image:*")
+        sizes[scheme] = _bytes(client, f"size{scheme}::layers", f"size{scheme}::versions", *images)
         store.close()
     return sizes
+
+
+def _bytes(client: Any, *keys: str) -> int:
+    return sum(int(client.memory_usage(key, samples=0) or 0) for key in keys)
 
 
 @dataclass(frozen=True)
@@ -163,7 +177,9 @@ def travel(path: str, client: Any, base: int, size: int, calls: int, checkpoints
     client.flushall()
     work = [ints for number in range(checkpoints) for ints in batches(base, calls, size, 3 + number, repeat=True)]
     changed = [work[at] for at in range(0, len(work), calls) for at in range(at, at + calls // 2)]
-    plain, elements, *_ = rivals(client, base)
+    plain, elements = (
+        one for one in rivals(client, base) if one.name in ("plain commands", "command log by element")
+    )
     client.copy("plain", "base")
     race([plain, elements], work, calls)
     probes = [int(work[at % len(work)][at % size]) if at % 2 else at for at in range(200)]
@@ -176,15 +192,20 @@ def travel(path: str, client: Any, base: int, size: int, calls: int, checkpoints
         members = store.set("k")
         read_ms[scheme] = mean(timed(partial(members.__contains__, probe)) for probe in probes)
         end = store.version
-        rollback_ms[scheme] = timed(partial(store.rollback, start))
-        wrong += len(members) != base or bool(members.contains(np.concatenate(work)).any())
-        forward_ms[scheme] = timed(partial(store.forward, end))
+        back, forth = list[float](), list[float]()
+        for _ in range(3):
+            back.append(timed(partial(store.rollback, start)))
+            wrong += len(members) != base or bool(members.contains(np.concatenate(work)).any())
+            forth.append(timed(partial(store.forward, end)))
+        rollback_ms[scheme], forward_ms[scheme] = median(back), median(forth)
         wrong += len(members) != base + size * len(changed) or not members.contains(np.concatenate(work)).all()
         wrong += not all(members.contains(np.arange(0, base, 7)))
-        net = list(store.replay(start, end))
-        wrong += sum(len(command.arguments) for command in net) != size * len(changed)
+        for first, last, verb in ((start, end, "add"), (end, start, "discard")):
+            net = store.replay(first, last)
+            wrong += {one.verb for one in net} != {verb}
+            wrong += sum(len(one.arguments) for one in net) != size * len(changed)
         store.close()
-    replay_ms = timed(lambda: _replay(client, size))
+    replay_ms = median(timed(lambda: _replay(client, size)) for _ in range(3))
     write_ms = sum(timed(partial(client.srem, "plain", *ints.tolist())) for ints in changed)
     return Travel(checkpoints, read_ms, rollback_ms, forward_ms, write_ms, replay_ms, int(wrong))
 
@@ -195,6 +216,39 @@ def _replay(client: Any, size: int) -> None:
     total = client.llen("elements")
     for at in range(0, total, size):
         client.sadd("replayed", *client.lrange("elements", at, at + size - 1))
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Reading one member in log mode after some versions, by a client that has just come."""
+
+    versions: int
+    plain_ms: float
+    log_ms: float
+    missing: int  # calls of the client before it, which never closed, that this one does not find
+
+
+def reads(path: str, client: Any, base: int, size: int, versions: int) -> Reads:
+    """Versions that are not folded, some calls that no checkpoint has sealed, and then a new client."""
+    client.flushall()
+    store, contender = ours(path, "redo", base, "reads")
+    work = batches(base, versions + 20, size, 7)
+    race([contender], work[:versions], 1)
+    race([contender], work[versions:], 1_000_000)  # these are in the open layer only
+    again = open_store(f"unix://{path}?name=reads")  # the first client is gone without a word
+    members = again.set("k")
+    wanted = np.concatenate(work)
+    missing = sum(not members.contains(ints).all() for ints in work) + (len(members) != base + len(wanted))
+    client.sadd("plain", *range(0, base, max(1, base // 1_000)))
+    pick = np.random.default_rng(1).permutation(len(wanted))[:200].tolist()
+    probes = [int(wanted[at]) if at % 2 else at % base for at in pick]
+    plain_ms, log_ms = list[float](), list[float]()
+    for probe in probes:
+        plain_ms.append(timed(partial(client.sismember, "plain", probe)))
+        log_ms.append(timed(partial(members.__contains__, probe)))
+    again.close()
+    store.close()
+    return Reads(versions, mean(plain_ms), mean(log_ms), int(missing))
 
 
 def methods(client: Any, base: int, size: int, layers: int) -> dict[str, float]:
@@ -225,15 +279,23 @@ def methods(client: Any, base: int, size: int, layers: int) -> dict[str, float]:
     }
 
 
-def persistence(path: str, base: int, size: int, calls: int) -> float:
-    """Milliseconds per plain call on a server with its own persistence."""
+def persistence(path: str, base: int, size: int, calls: int) -> dict[str, float]:
+    """Milliseconds per call of plain commands and of log mode on a server with this setting."""
     import redis
 
     client: Any = redis.Redis(unix_socket_path=path)
     plain = rivals(client, base)[0]
-    race([plain], batches(base, calls, size, 4), calls)
+    store, log = ours(path, "redo", base, "durable")
+    race([plain, log], batches(base, calls, size, 9), calls)
+    store.close()
     client.close()
-    return median(plain.add_ms)
+    return {"plain commands": median(plain.add_ms), "log mode": median(log.add_ms)}
+
+
+def warm(path: str, client: Any) -> None:
+    """Compile every kernel and load every script once, before anything is timed."""
+    adding(path, client, 1_000, 100, 3, 2)
+    travel(path, client, 1_000, 100, 4, 2)
 
 
 def background_save(client: Any) -> float:

@@ -7,10 +7,10 @@ and a version that was dropped since then is a UsageError, not an old answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import RLock
 from typing import Protocol
 
 from kedge.errors import UsageError
+from kedge.state.collection import Gate
 from kedge.state.commands import Spec
 from kedge.state.counters import CounterView
 from kedge.state.delta import Flags, Ints
@@ -65,7 +65,7 @@ class _Following:
 class Snapshot:
     """All structures at one version, to read."""
 
-    def __init__(self, backend: Views, version: int, lock: RLock) -> None:
+    def __init__(self, backend: Views, version: int, lock: Gate) -> None:
         self._backend, self.version, self._lock = backend, version, lock
 
     def set(self, name: str) -> SetView:
@@ -88,9 +88,13 @@ class Snapshot:
         """The sorted set of this name at the version."""
         return SortedSetView(self._reader(name, "sorted_set"), self._lock)
 
+    def __repr__(self) -> str:
+        return f"<version {self.version} of a store, to read>"
+
     def _reader(self, name: str, kind: str) -> Reader:
-        spec = self._backend.specs.get(name)
-        if spec is None or spec.kind != kind:
-            raise UsageError(f"There is no {kind} {name!r} in this store.")
         with self._lock:
+            spec = self._backend.specs.get(name)
+            if spec is None or spec.kind != kind:
+                named = ", ".join(one.name for one in self._backend.specs.values() if one.kind == kind)
+                raise UsageError(f"There is no {kind} {name!r} in this store. There are: {named or 'none'}.")
             return _Following(self._backend, name, self.version)

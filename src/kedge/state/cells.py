@@ -17,6 +17,7 @@ from kedge.state.delta import PRESENT, UNKNOWN, CellDelta, Delta, Flags, IntDelt
 
 _CHUNK = 1 << 16
 _SMALLEST = 1 << 10
+_PAGE = 512  # words
 
 
 class DictCells:
@@ -119,11 +120,13 @@ class IntCells:
 
     def load_ints(self, keys: Ints, flags: Flags) -> None:
         """State which members are there, outside the open layer."""
-        self._again |= self._logged > 0  # a slot of the open layer may have changed under the log
         for start in range(0, len(keys), _CHUNK):
             part = keys[start : start + _CHUNK]
             self._reserve(len(part))
             added, gained = table_ints.load(self._table, part, flags[start : start + _CHUNK])
+            self._again |= (
+                added < len(part) and self._logged > 0
+            )  # a slot may have changed under the open layer's log
             self._used += added
             self.size += int(gained)
 
@@ -192,6 +195,7 @@ class IntCells:
         while (self._used + max(more, likely)) * 5 > capacity * 3:
             capacity *= 2
         table = np.zeros(2 * capacity, np.int64)
+        table[::_PAGE] = 0  # written before it is read: a page that is read first is zeroed twice, in small pages
         self._used = table_ints.rehash(self._table, table, int(self._absent == 2), self._epoch)
         self._table = table
 

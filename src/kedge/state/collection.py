@@ -1,28 +1,50 @@
 """What all structures share: a reader, the types of its values, and arrays turned into members.
 
-Invariant: a call is one write to the log: other threads and the versions see all of it or nothing.
+Invariants:
+- A call is one write to the log: other threads and the versions see all of it or nothing.
+- Every call goes through the store's gate, which lets one thread in at a time and nobody once the store is closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import html
+from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kedge.errors import UsageError
-from kedge.state.commands import SCHEMES, Spec
+from kedge.errors import ClosedError, UsageError
+from kedge.state.commands import Spec, check_scheme
 from kedge.state.delta import Ints
 from kedge.state.readers import Live, Reader
 from kedge.state.values import Value, decode, encode
+
+_SHOWN = 20  # members in a notebook
+_SHOWN_OF = 10_000  # a structure of more members is not read for a preview
+
+
+class Gate:
+    """A store's lock, which stays shut once the store is closed. Threads may nest it."""
+
+    def __init__(self, url: str) -> None:
+        self._lock, self._url, self.closed = RLock(), url, False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self.closed:
+            self._lock.release()
+            raise ClosedError(f"The store {self._url} is closed; open it again.")
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
 
 
 class View:
     """A structure as it was at some version: everything that reads."""
 
-    def __init__(self, reader: Reader, lock: RLock) -> None:
+    def __init__(self, reader: Reader, lock: Gate) -> None:
         self._reader, self._lock = reader, lock
         self._type = reader.spec.type
 
@@ -30,10 +52,6 @@ class View:
     def spec(self) -> Spec:
         """What the structure is."""
         return self._reader.spec
-
-    def __len__(self) -> int:
-        with self._lock:
-            return self._reader.count()
 
     def _encode(self, value: Any) -> bytes:
         return encode(value, self._type)
@@ -45,16 +63,43 @@ class View:
         with self._lock:
             return self._reader.get([cell])[0]
 
+    def _has(self, value: Any) -> bool:
+        """Membership; what can't be a member is none."""
+        try:
+            cell = self._encode(value)
+        except UsageError:
+            return False
+        return self._one(cell) is not None
+
     def _items(self) -> list[tuple[bytes, bytes]]:
         with self._lock:
             return list(self._reader.items())
+
+    def _size(self) -> int:
+        with self._lock:
+            return self._reader.count()
+
+    def _preview(self) -> Iterable[Any]:
+        """What a notebook shows, in order."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        rows = ""
+        if self._reader.spec.kind == "counter" or self._size() <= _SHOWN_OF:
+            shown = list(self._preview())
+            cells = [
+                "".join(f"<td>{html.escape(str(part))}</td>" for part in _parts(one)) for one in shown[:_SHOWN]
+            ]
+            rows = "".join(f"<tr>{cell}</tr>" for cell in cells)
+            rows += "<tr><td>&#8230;</td></tr>" if len(shown) > _SHOWN else ""
+        return f"<div>{html.escape(repr(self))}</div><table>{rows}</table>"
 
 
 class Writes:
     """The scheme, for structures that can be written."""
 
     _live: Live
-    _lock: RLock
+    _lock: Gate
 
     @property
     def scheme(self) -> str:
@@ -63,10 +108,21 @@ class Writes:
 
     @scheme.setter
     def scheme(self, scheme: str) -> None:
-        if scheme not in SCHEMES:
-            raise UsageError(f"There is no scheme {scheme!r}. There are: {', '.join(SCHEMES)}.")
+        check_scheme(scheme)
         with self._lock:
             self._live.switch(scheme)
+
+
+def _parts(one: Any) -> Sequence[Any]:
+    return one if isinstance(one, tuple) else (one,)
+
+
+COLUMNS = (np.ndarray, pa.Array, pa.ChunkedArray, list, tuple, range, set, frozenset)
+
+
+def spread(members: tuple[Any, ...]) -> Any:
+    """The members of a call: those named one by one, or a single column of them."""
+    return members[0] if len(members) == 1 and isinstance(members[0], COLUMNS) else members
 
 
 def as_list(values: Any) -> list[Any]:
@@ -77,7 +133,18 @@ def as_list(values: Any) -> list[Any]:
         if values.null_count:
             raise UsageError("An array of values has nulls; drop them first (`drop_null()`).")
         return values.to_pylist()
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if isinstance(values, np.ndarray):
+        return _one_dimension(values).tolist()
+    try:
+        return list(values)
+    except TypeError:
+        raise UsageError(f"{values!r} is not a column of values; pass a list or an array.") from None
+
+
+def _one_dimension(values: Any) -> Any:
+    if values.ndim != 1:
+        raise UsageError(f"An array of values has one dimension, not {values.ndim}.")
+    return values
 
 
 def as_ints(values: Any) -> Ints | None:
@@ -87,12 +154,14 @@ def as_ints(values: Any) -> Ints | None:
             return None
         values = values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy()
     if isinstance(values, np.ndarray):
-        if values.ndim != 1:
-            raise UsageError(f"An array of values has one dimension, not {values.ndim}.")
+        _one_dimension(values)
         if values.dtype.kind not in "iu" or (values.dtype == np.uint64 and values.max(initial=0) > 2**63 - 1):
             return None
         return np.ascontiguousarray(values, np.int64)
-    if isinstance(values, list | tuple | range | set | frozenset):
+    if isinstance(values, range):
+        inside = not values or (min(values[0], values[-1]) >= -(2**63) and max(values[0], values[-1]) < 2**63)
+        return np.fromiter(values, np.int64, len(values)) if inside else None
+    if isinstance(values, list | tuple | set | frozenset):
         members: list[Any] = list(values)  # type: ignore[arg-type]
         if all(type(member) is int or isinstance(member, np.integer) for member in members):
             try:

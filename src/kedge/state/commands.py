@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from kedge.errors import InternalError
-from kedge.state.delta import PRESENT, UNKNOWN, CellDelta, Delta, IntDelta, Ints, cells_of, distinct, known
+from kedge.errors import InternalError, UsageError
+from kedge.state.delta import PRESENT, UNKNOWN, CellDelta, Delta, IntDelta, Ints, cells_of, chain, distinct, known
 from kedge.state.listplan import Moves, plan
 from kedge.state.values import decode
 
@@ -61,6 +61,16 @@ class Command:
         structure = getattr(store, self.kind)(self.structure)
         getattr(structure, self.verb)(*self.arguments)
 
+    def __str__(self) -> str:
+        return f"{self.structure}.{self.verb}({', '.join(map(repr, self.arguments))})"
+
+
+def check_scheme(scheme: str) -> str:
+    """`scheme`, if there is one of this name."""
+    if scheme not in SCHEMES:
+        raise UsageError(f"There is no scheme {scheme!r}. There are: {', '.join(SCHEMES)}.")
+    return scheme
+
 
 def effect(spec: Spec, raw: Raw) -> Delta:
     """The cells that a command writes; old values are unknown."""
@@ -75,6 +85,12 @@ def effect(spec: Spec, raw: Raw) -> Delta:
     else:
         news = dict.fromkeys(raw.args, PRESENT if present else None)
     return CellDelta({cell: (UNKNOWN, new) for cell, new in news.items()})
+
+
+def told(spec: Spec, raws: list[Raw], delta: Delta) -> bool:
+    """Whether logged calls say all of a change: not when the scheme was another one in its midst."""
+    said = cells_of(chain(effect(spec, raw) for raw in raws)).news()
+    return all(said.get(cell, UNKNOWN) == new for cell, new in cells_of(delta).news().items())
 
 
 def command(version: int, spec: Spec, raw: Raw) -> Command:
@@ -102,9 +118,13 @@ def _list_arguments(spec: Spec, raw: Raw) -> tuple[Any, ...]:
     args = cast("list[bytes]", raw.args)
     if raw.verb in _COUNTS:
         return (int(args[0]),)
+    if raw.verb == "splice":
+        return (int(args[0]), int(args[1]), [decode(arg, spec.type) for arg in args[2:]])
     if raw.verb in _INDEX_FIRST:
         return (int(args[0]), decode(args[1], spec.type))
-    return ([decode(arg, spec.type) for arg in args],) if raw.verb != "clear" else ()
+    if raw.verb == "remove":
+        return (decode(args[0], spec.type),)
+    return ([decode(arg, spec.type) for arg in args],)
 
 
 def _values(spec: Spec) -> str:

@@ -20,12 +20,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from kedge.errors import ClosedError, CorruptError, UsageError
+from kedge.errors import ClosedError, CorruptError, UnavailableError, UsageError
 from kedge.host import Host
 from kedge.ledger import Ledger
 from kedge.state.cells import Cells, DictCells, IntCells, load_delta
-from kedge.state.commands import Spec, effect
-from kedge.state.delta import CellDelta, Delta, IntDelta, cells_of, chain, completed
+from kedge.state.commands import Raw, Spec, effect, told
+from kedge.state.delta import CellDelta, Delta, IntDelta, chain, completed
 from kedge.state.embedded import Embedded, Layer, difference
 from kedge.state.line import Line, Version
 from kedge.state.pack import Packed, blind, pack, unpack
@@ -43,8 +43,10 @@ class DirectoryJournal:
         self._store = host.store(root)
         self._ledger = Ledger(self._store, host.rng, host.clock)
         self._read_only, self._dead = read_only, ""
+        self._tip: int | None = None
         if read_only:
-            if self._ledger.refresh() is None:
+            self._tip = self._ledger.refresh()
+            if self._tip is None:
                 raise UsageError(f"There is no store in {root}.")
         else:
             self._ledger.claim()
@@ -64,6 +66,10 @@ class DirectoryJournal:
         if not self._read_only:
             self._sweep(records[bases[-1] if bases else 0 :])
 
+    def moved_on(self) -> bool:
+        """Whether a writer has added records since this reader came: what it misses may have been compacted away."""
+        return self._read_only and self._ledger.refresh() != self._tip
+
     def _read_base(self, owner: Embedded, record: dict[str, Any]) -> None:
         self._specs(owner, record)
         oldest = Version(**record["oldest"])
@@ -75,6 +81,8 @@ class DirectoryJournal:
             self._read_checkpoint(owner, {**step, "specs": record["specs"], "parent": owner.line.at})
         owner.travel(record["at"])
         owner.line.next = record["next"]
+        if record.get("open") is not None:
+            self._read_open(owner, {"specs": record["specs"], "parent": record["at"], "layer": record["open"]})
 
     def _read_checkpoint(self, owner: Embedded, record: dict[str, Any]) -> None:
         self._specs(owner, record)
@@ -149,7 +157,7 @@ class DirectoryJournal:
         deltas = {
             name: blind(delta) if specs[name].scheme == "redo" else delta
             for name, delta in layer.deltas.items()
-            if specs[name].scheme != "command" or not _told(specs[name], layer, delta)
+            if specs[name].scheme != "command" or not told(specs[name], _of(layer.raws, name), delta)
         }
         blob = pack(Packed(deltas, layer.raws))
         images = {name: pack(Packed({name: whole(cells)})) for name, cells in layer.images.items()}
@@ -176,9 +184,11 @@ class DirectoryJournal:
         base = pack(Packed({name: contents(reader) for name, reader in oldest.items()}))
         images = layers[numbers[0]].images if numbers[0] in layers else {}
         steps = [self._step(line.versions[number], layers[number], specs) for number in numbers[1:]]
+        flushed = None if open_ is None else self._put(pack(Packed(open_.deltas, open_.raws)))
         slot = self._commit(
             {
                 "kind": "base",
+                "open": flushed,  # in the same record: a crash after it must not lose what was flushed
                 "oldest": asdict(line.versions[numbers[0]]),
                 "base": self._put(base),
                 "images": {name: self._put(pack(Packed({name: whole(cells)}))) for name, cells in images.items()},
@@ -188,8 +198,6 @@ class DirectoryJournal:
                 "specs": _specs(specs),
             }
         )
-        if open_ is not None:
-            self.flush(open_, line.at, specs)
         self._ledger.compact(slot, {"kind": "below-base"})
         self._sweep([record for record in self._ledger.records(slot) if record["kind"] != "claim"])
         versions = {numbers[0]: line.versions[numbers[0]]}
@@ -209,6 +217,8 @@ class DirectoryJournal:
             raise ClosedError(f"The store in {self.root} is closed: {self._dead}. Open it again.")
         try:
             return self._ledger.commit({"store": FORMAT, **record})
+        except OSError as error:
+            raise self._failed(error) from error
         except BaseException as error:
             self._dead = f"a write failed ({error})"
             raise
@@ -222,10 +232,20 @@ class DirectoryJournal:
         name = f"objects/{self._rng.token()}"
         try:
             self._store.put(name, blob)
+        except OSError as error:
+            raise self._failed(error) from error
         except BaseException as error:
             self._dead = f"a write failed ({error})"
             raise
         return {"object": name}
+
+    def _failed(self, error: OSError) -> UnavailableError:
+        """After a write that may or may not be there, nothing more is written."""
+        self._dead = f"a write failed ({error.strerror or error})"
+        return UnavailableError(
+            f"{self.root}: {self._dead}. The store stays as it was at its last checkpoint: mend that and open it "
+            "again."
+        )
 
     def _blob(self, reference: dict[str, str], what: str) -> Packed:
         if "inline" in reference:
@@ -257,14 +277,8 @@ def _specs(specs: dict[str, Spec]) -> list[dict[str, Any]]:
     return [asdict(spec) for spec in specs.values()]
 
 
-def _told(spec: Spec, layer: Layer, delta: Delta) -> bool:
-    """Whether a layer's calls say all of a change: not when the scheme was switched in its midst."""
-    told = chain(effect(spec, raw) for raw in layer.raws if raw.structure == spec.name)
-    said = cells_of(told).news()
-    return all(said.get(cell, _NOTHING) == new for cell, new in cells_of(delta).news().items())
-
-
-_NOTHING = object()
+def _of(raws: list[Raw], name: str) -> list[Raw]:
+    return [raw for raw in raws if raw.structure == name]
 
 
 def whole(cells: Cells) -> Delta:
@@ -285,8 +299,21 @@ def contents(reader: Reader) -> Delta:
 
 def open_directory(root: str, host: Host, *, read_only: bool) -> Embedded:
     """The embedded store that a directory keeps."""
-    owner = Embedded(host.clock)
-    journal = DirectoryJournal(root, host, read_only=read_only)
-    journal.open(owner)
+    try:
+        while True:
+            owner = Embedded(host.clock)
+            journal = DirectoryJournal(root, host, read_only=read_only)
+            try:
+                journal.open(owner)
+                break
+            except CorruptError:
+                if not journal.moved_on():
+                    raise
+    except (NotADirectoryError, FileExistsError):
+        raise UsageError(f"{root} is a file, and a store is a directory. Name another place.") from None
+    except OSError as error:
+        raise UnavailableError(
+            f"{root} can't be opened: {error.strerror or error}. Mend that and try again."
+        ) from None
     owner.journal = journal
     return owner

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kedge.errors import InternalError, UsageError
+from kedge.errors import InternalError
 from kedge.host import Clock
 from kedge.state.cells import Cells, DictCells, IntCells, load_delta
 from kedge.state.commands import Raw, Spec
@@ -332,9 +332,11 @@ class Embedded:
         return versions
 
     def close(self) -> None:
-        """Let the journal go."""
+        """Let the journal and the tables go: structures and store name each other, so nothing else would soon."""
         if self.journal is not None:
             self.journal.close()
+        self._live.clear()
+        self.layers.clear()
 
 
 def difference(before: Cells, after: Cells) -> Delta:
@@ -347,10 +349,3 @@ def difference(before: Cells, after: Cells) -> Delta:
     old, new = dict(before.items()), dict(after.items())
     pairs = {cell: (old.get(cell), new.get(cell)) for cell in old.keys() | new.keys()}
     return CellDelta({cell: pair for cell, pair in pairs.items() if pair[0] != pair[1]})
-
-
-def check_scheme(scheme: str, schemes: tuple[str, ...]) -> str:
-    """`scheme`, if there is one of this name."""
-    if scheme not in schemes:
-        raise UsageError(f"There is no scheme {scheme!r}. There are: {', '.join(schemes)}.")
-    return scheme

@@ -46,6 +46,8 @@ class Line:
 
     def check(self, version: int) -> int:
         """`version`, if it exists."""
+        if not hasattr(version, "__index__"):
+            raise UsageError(f"{version!r} is not a version: pass a number that `checkpoint()` returned.")
         if version not in self.versions:
             numbers = self.numbers()
             raise UsageError(
@@ -84,6 +86,9 @@ def kept(
     bytes_: int | None,
 ) -> list[int]:
     """The versions that stay: those named, or allowed by every limit, and always the current one."""
+    for limit, name in ((count, "count"), (age_us, "age_seconds"), (bytes_, "bytes")):
+        if limit is not None and limit < 0:
+            raise UsageError(f"{name} can't be less than 0.")
     numbers = line.numbers()
     stay = set(numbers) if keep is None else {line.check(number) for number in keep}
     if count is not None:

@@ -6,19 +6,21 @@ elements on the side after it, as it does in Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from threading import RLock
+import operator
+from collections.abc import Iterator, MutableSequence, Sequence
 from typing import Any, overload
 
 from kedge.errors import UsageError
-from kedge.state.collection import View, Writes, as_list, encoded
+from kedge.state.collection import Gate, View, Writes, as_list, encoded
 from kedge.state.listplan import HEAD, TAIL, bound_cell
 from kedge.state.readers import Live, bounds
 from kedge.state.values import Value
 
 
-class ListView(View):
+class ListView(View, Sequence[Value]):
     """A list at some version."""
+
+    __hash__ = None  # type: ignore[assignment]  (it changes, like any list)
 
     def __len__(self) -> int:
         with self._lock:
@@ -39,9 +41,30 @@ class ListView(View):
     def __iter__(self) -> Iterator[Value]:
         return iter(self[:])
 
+    def __reversed__(self) -> Iterator[Value]:
+        return iter(self[::-1])
+
+    def __contains__(self, value: object) -> bool:
+        return value in self[:]
+
+    def __eq__(self, other: object) -> bool:
+        return self[:] == list(other) if isinstance(other, list | ListView) else NotImplemented
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """Where the first element equal to `value` stands, between `start` and `stop`."""
+        with self._lock:
+            found = self[:]
+            return found.index(value, start, len(found) if stop is None else stop)
+
+    def count(self, value: Any) -> int:
+        """How many elements are equal to `value`."""
+        return self[:].count(value)
+
     def to_list(self) -> list[Value]:
         """A plain copy."""
         return self[:]
+
+    _preview = to_list
 
     def _read(self, positions: list[int]) -> list[Value]:
         return [self._decode(cell) for cell in self._cells(positions)]
@@ -51,6 +74,7 @@ class ListView(View):
         return [value for value in found if value is not None]
 
     def _within(self, index: int, size: int) -> int:
+        index = indexed(index)
         at = index + size if index < 0 else index
         if not 0 <= at < size:
             raise IndexError(f"index {index} of list {self.spec.name!r} with {size} elements")
@@ -60,18 +84,18 @@ class ListView(View):
         return f"<list {self.spec.name!r}: {len(self)} elements>"
 
 
-class List(ListView, Writes):
+class List(ListView, MutableSequence[Value], Writes):
     """A versioned list.
 
     >>> stops.extend(["a", "b"]); stops.appendleft("start"); stops.pop()
     'b'
     """
 
-    def __init__(self, live: Live, lock: RLock) -> None:
+    def __init__(self, live: Live, lock: Gate) -> None:
         super().__init__(live, lock)
         self._live = live
 
-    def append(self, value: Value) -> None:
+    def append(self, value: Any) -> None:
         """Add at the right end."""
         self.extend([value])
 
@@ -82,7 +106,7 @@ class List(ListView, Writes):
             head, tail = bounds(self._live)
             self._put("extend", cells, head, tail + len(cells), dict(enumerate(cells, tail)))
 
-    def appendleft(self, value: Value) -> None:
+    def appendleft(self, value: Any) -> None:
         """Add at the left end."""
         self.extendleft([value])
 
@@ -94,19 +118,16 @@ class List(ListView, Writes):
             news = {head - 1 - at: cell for at, cell in enumerate(cells)}
             self._put("extendleft", cells, head - len(cells), tail, news)
 
-    def pop(self) -> Value:
-        """Remove the last element and return it."""
+    def pop(self, index: int = -1) -> Value:
+        """Remove an element, the last one by default, and return it."""
         with self._lock:
-            value = self[-1]
-            self.trim_right(1)
+            value = self[index]
+            del self[index]
         return value
 
     def popleft(self) -> Value:
         """Remove the first element and return it."""
-        with self._lock:
-            value = self[0]
-            self.trim_left(1)
-        return value
+        return self.pop(0)
 
     def trim_left(self, count: int) -> None:
         """Remove up to `count` elements at the left end."""
@@ -122,10 +143,45 @@ class List(ListView, Writes):
             count = self._countable(count, tail - head)
             self._put("trim_right", [b"%d" % count], head, tail - count, dict.fromkeys(range(tail - count, tail)))
 
-    def __setitem__(self, index: int, value: Value) -> None:
-        self.set_at(index, value)
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if not isinstance(index, slice):
+            self.set_at(index, value)
+            return
+        values = as_list(value)
+        with self._lock:
+            size = len(self)
+            start, stop, step = index.indices(size)
+            if step == 1:
+                self.splice(start, max(start, stop), values)
+            else:
+                changed = self[:]
+                changed[index] = values
+                self.splice(0, size, changed)
 
-    def set_at(self, index: int, value: Value) -> None:
+    def __delitem__(self, index: Any) -> None:
+        with self._lock:
+            size = len(self)
+            if not isinstance(index, slice):
+                at = self._within(index, size)
+                self._cut(at, at + 1, size)
+                return
+            start, stop, step = index.indices(size)
+            if step == 1:
+                self._cut(start, max(start, stop), size)
+            else:
+                changed = self[:]
+                del changed[index]
+                self.splice(0, size, changed)
+
+    def _cut(self, start: int, stop: int, size: int) -> None:
+        if start == 0:
+            self.trim_left(stop)
+        elif stop == size:
+            self.trim_right(stop - start)
+        else:
+            self.splice(start, stop, [])
+
+    def set_at(self, index: int, value: Any) -> None:
         """Replace one element."""
         cell = self._encode(value)
         with self._lock:
@@ -133,16 +189,21 @@ class List(ListView, Writes):
             at = self._within(index, tail - head)
             self._put("set_at", [b"%d" % at, cell], head, tail, {head + at: cell})
 
-    def insert(self, index: int, value: Value) -> None:
+    def splice(self, start: int, stop: int, values: Any) -> None:
+        """Put `values` in the place of the elements from `start` up to but not including `stop`."""
+        cells = encoded(as_list(values), self._type)
+        with self._lock:
+            self._splice("splice", [b"%d" % start, b"%d" % stop, *cells], start, stop, cells)
+
+    def insert(self, index: int, value: Any) -> None:
         """Insert before `index`."""
         cell = self._encode(value)
         with self._lock:
-            head, tail = bounds(self._live)
-            at = head + min(max(index + (tail - head if index < 0 else 0), 0), tail - head)
-            after = [cell, *self._cells(list(range(at, tail)))]
-            self._put("insert", [b"%d" % (at - head), cell], head, tail + 1, dict(enumerate(after, at)))
+            size = len(self)
+            at = min(max(indexed(index) + (size if index < 0 else 0), 0), size)
+            self._splice("insert", [b"%d" % at, cell], at, at, [cell])
 
-    def remove(self, value: Value) -> None:
+    def remove(self, value: Any) -> None:
         """Remove the first element equal to `value`, which must be there."""
         cell = self._encode(value)
         with self._lock:
@@ -151,13 +212,32 @@ class List(ListView, Writes):
             if cell not in cells:
                 raise ValueError(f"{value!r} is not in list {self.spec.name!r}")
             at = cells.index(cell)
-            news: dict[int, bytes | None] = dict(enumerate(cells[at + 1 :], head + at))
-            news[tail - 1] = None
-            self._put("remove", [cell], head, tail - 1, news)
+            self._splice("remove", [cell], at, at + 1, [])
+
+    def reverse(self) -> None:
+        """Turn it round."""
+        with self._lock:
+            self.splice(0, len(self), self[::-1])
 
     def clear(self) -> None:
         """Remove all elements."""
-        self.trim_left(len(self))
+        with self._lock:
+            self.trim_left(len(self))
+
+    def __iadd__(self, values: Any) -> Any:
+        self.extend(values)
+        return self
+
+    def _splice(self, verb: str, args: list[bytes], start: int, stop: int, cells: list[bytes]) -> None:
+        """Everything from `start` on moves, unless as many come as go."""
+        head, tail = bounds(self._live)
+        if not 0 <= start <= stop <= tail - head:
+            raise UsageError(f"There is no stretch from {start} to {stop} in {self!r}.")
+        moved = self._cells(list(range(head + stop, tail))) if len(cells) != stop - start else []
+        news: dict[int, bytes | None] = dict(enumerate([*cells, *moved], head + start))
+        end = tail + len(cells) - (stop - start)
+        news |= dict.fromkeys(range(end, tail))
+        self._put(verb, args, head, end, news)
 
     def _put(self, verb: str, args: list[bytes], head: int, tail: int, news: Any) -> None:
         """Write elements by position, and the bounds; an empty list starts again at 0."""
@@ -168,6 +248,14 @@ class List(ListView, Writes):
         self._live.write(verb, args, cells)
 
     def _countable(self, count: int, size: int) -> int:
-        if count < 0:
+        if indexed(count) < 0:
             raise UsageError(f"{count} elements can't be removed; pass a number from 0 on.")
         return min(count, size)
+
+
+def indexed(index: Any) -> int:
+    """A whole number to count places with."""
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise UsageError(f"{index!r} is not a position in a list; pass an integer or a slice.") from None

@@ -1,25 +1,29 @@
-"""Maps: field -> value, with the names of a dict."""
+"""Maps: field -> value, with the names of a dict, and columns wherever many fields go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from threading import RLock
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from kedge.errors import UsageError
-from kedge.state.collection import View, Writes, as_list, encoded
+from kedge.state.collection import Gate, View, Writes, as_list, encoded, spread
 from kedge.state.readers import Live, Reader
 from kedge.state.values import Value, decode, encode
 
 
-class MapView(View):
+class MapView(View, Mapping[Value, Any]):
     """A map at some version."""
 
-    def __init__(self, reader: Reader, lock: RLock) -> None:
+    __hash__ = None  # type: ignore[assignment]  (it changes, like any dict)
+
+    def __init__(self, reader: Reader, lock: Gate) -> None:
         super().__init__(reader, lock)
         self._values = reader.spec.values
 
-    def __getitem__(self, field: Any) -> Value:
+    def __getitem__(self, field: Any) -> Any:
         value = self._one(self._encode(field))
         if value is None:
             raise KeyError(field)
@@ -30,46 +34,70 @@ class MapView(View):
         value = self._one(self._encode(field))
         return default if value is None else decode(value, self._values)
 
-    def get_many(self, fields: Any) -> list[Value | None]:
+    def get_many(self, fields: Any) -> list[Any]:
         """The values of many fields at once, in their order; None where there is none."""
         with self._lock:
             found = self._reader.get(encoded(as_list(fields), self._type))
         return [None if value is None else decode(value, self._values) for value in found]
 
     def __contains__(self, field: Any) -> bool:
-        return self._one(self._encode(field)) is not None
+        return self._has(field)
+
+    def __len__(self) -> int:
+        return self._size()
 
     def __iter__(self) -> Iterator[Value]:
-        return iter([self._decode(cell) for cell, _ in self._items()])
+        return iter([field for field, _ in self.pairs()])
 
-    def keys(self) -> list[Value]:
-        """All fields."""
-        return list(self)
-
-    def values(self) -> list[Value]:
-        """All values, in the order of `keys()`."""
-        return [decode(value, self._values) for _, value in self._items()]
-
-    def items(self) -> list[tuple[Value, Value]]:
+    def items(self) -> ItemsView[Value, Any]:
         """All fields with their values."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """All values, in the order of `keys()`."""
+        return _Values(self)
+
+    def to_dict(self) -> dict[Value, Any]:
+        """A plain copy."""
+        return dict(self.pairs())
+
+    def pairs(self) -> list[tuple[Value, Any]]:
+        """Everything, in one reading."""
         return [(self._decode(cell), decode(value, self._values)) for cell, value in self._items()]
 
-    def to_dict(self) -> dict[Value, Value]:
-        """A plain copy."""
-        return dict(self.items())
+    def _preview(self) -> list[tuple[Value, Any]]:
+        return sorted(self.pairs(), key=str)
 
     def __repr__(self) -> str:
         return f"<map {self.spec.name!r}: {len(self)} fields>"
 
 
-class Map(MapView, Writes):
+class _Items(ItemsView[Value, Any]):
+    """A map's items, read at once rather than field by field."""
+
+    _mapping: MapView
+
+    def __iter__(self) -> Iterator[tuple[Value, Any]]:
+        return iter(self._mapping.pairs())
+
+
+class _Values(ValuesView[Any]):
+    """A map's values, read at once."""
+
+    _mapping: MapView
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([value for _, value in self._mapping.pairs()])
+
+
+class Map(MapView, MutableMapping[Value, Any], Writes):
     """A versioned map.
 
     >>> fares["b1"] = 2.5; fares.update({"b2": 3, "b3": "free"}); fares["b2"]
     3
     """
 
-    def __init__(self, live: Live, lock: RLock) -> None:
+    def __init__(self, live: Live, lock: Gate) -> None:
         super().__init__(live, lock)
         self._live = live
 
@@ -77,28 +105,34 @@ class Map(MapView, Writes):
         self.update({field: value})
 
     def __delitem__(self, field: Any) -> None:
-        with self._lock:
-            if field not in self:
-                raise KeyError(field)
-            self.discard(field)
+        self.pop(field)
 
-    def update(self, fields: Any, values: Any = None) -> None:
-        """Set many fields: from a mapping, or from two columns of fields and values."""
+    def update(self, fields: Any = (), values: Any = None, /, **named: Any) -> None:
+        """Set many fields: from a mapping, from pairs, or from two columns of fields and values."""
         if values is None:
-            if not isinstance(fields, Mapping):
-                raise UsageError("update() takes a mapping, or a column of fields and one of values.")
-            fields, values = list(fields.keys()), list(fields.values())
-        names, contents = encoded(as_list(fields), self._type), encoded(as_list(values), self._values)
-        if len(names) != len(contents):
-            raise UsageError(f"update() got {len(names)} fields and {len(contents)} values.")
+            fields, values = _columns(fields)
+        fields, values = [*as_list(fields), *named.keys()], [*as_list(values), *named.values()]
+        if len(fields) != len(values):
+            raise UsageError(f"update() got {len(fields)} fields and {len(values)} values.")
+        names, contents = encoded(fields, self._type), [self._value(value) for value in values]
         if names:
             args = [part for pair in zip(names, contents, strict=True) for part in pair]
             with self._lock:
                 self._live.write("update", args, dict(zip(names, contents, strict=True)))
 
-    def discard(self, *fields: Value) -> None:
-        """Remove fields; those that are not there change nothing."""
-        cells = encoded(fields, self._type)
+    def _value(self, value: Any) -> bytes:
+        return encode(value, self._values)
+
+    def setdefault(self, field: Any, default: Any = None) -> Any:
+        """The value of a field, which is set to `default` when there is none."""
+        with self._lock:
+            if field not in self:
+                self[field] = default
+            return self[field]
+
+    def discard(self, *fields: Any) -> None:
+        """Remove fields, or one array of fields; those that are not there change nothing."""
+        cells = encoded(as_list(spread(fields)), self._type)
         if cells:
             with self._lock:
                 self._live.write("discard", cells, dict.fromkeys(cells))
@@ -114,18 +148,44 @@ class Map(MapView, Writes):
             self.discard(field)
         return decode(value, self._values)
 
-    def incr(self, field: Any, amount: float = 1) -> int | float:
+    def popitem(self) -> tuple[Value, Any]:
+        """Remove some field and return it with its value. It reads the whole map."""
+        with self._lock:
+            for field, value in self.pairs():
+                self.discard(field)
+                return field, value
+        raise KeyError(f"popitem from {self!r}, which is empty")
+
+    def incr(self, field: Any, amount: Any = 1) -> Any:
         """Add to a number (a missing one is 0) and return the sum."""
         with self._lock:
             value = self.get(field, 0)
             if not isinstance(value, int | float):
                 raise UsageError(f"{field!r} holds {value!r}, which is not a number.")
-            total = value + amount
-            encode(total, self._values)
+            if isinstance(amount, bool) or not isinstance(amount, int | float | np.number):
+                raise UsageError(f"{amount!r} can't be added to {field!r}: it is not a number.")
+            total = value + (amount.item() if isinstance(amount, np.number) else amount)
             self.update({field: total})
         return total
 
     def clear(self) -> None:
         """Remove all fields."""
         with self._lock:
-            self.discard(*self.keys())
+            self.discard(*self)
+
+    def __ior__(self, fields: Any) -> Any:
+        self.update(fields)
+        return self
+
+
+def _columns(fields: Any) -> tuple[list[Any], list[Any]]:
+    """Two columns from a mapping or from pairs."""
+    if isinstance(fields, Mapping):
+        pairs: list[Any] = list(fields.items())
+    elif isinstance(fields, str | bytes | np.ndarray | pa.Array | pa.ChunkedArray):
+        pairs = [None]
+    else:
+        pairs = as_list(fields)
+    if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        raise UsageError("update() takes a mapping, pairs, or a column of fields and one of values.")
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 from kedge.errors import UsageError
 from kedge.host import Host, local
+from kedge.state.commands import check_scheme
 from kedge.state.store import Store
+
+_REDIS = ("redis://", "rediss://", "unix://", "valkey://")
 
 
 def open_store(
-    url: str = "memory:", *, scheme: str = "undo", read_only: bool = False, host: Host | None = None
+    url: str | os.PathLike[str] = "memory:",
+    *,
+    scheme: str = "undo",
+    read_only: bool = False,
+    host: Host | None = None,
 ) -> Store:
     """Open the versioned store at `url`, or create it: `memory:`, a directory, or `redis://host:port/db?name=kedge`.
 
     `scheme` is for structures that are created from now on. A store that is opened `read_only` takes no epoch from
     a writer and refuses changes.
     """
+    check_scheme(scheme)
+    try:
+        place = os.fspath(url)
+    except TypeError:
+        place = ""
+    if not place:
+        raise UsageError(f"A store can't be kept at {url!r}: use 'memory:', a directory, or a redis:// URL.")
     host = host or local()
-    if url == "memory:":
+    if place == "memory:":
         from kedge.state.embedded import Embedded
 
-        return Store(url, Embedded(host.clock), host.clock, scheme)
-    if url.startswith(("redis://", "rediss://", "unix://", "valkey://")):
+        return Store(place, Embedded(host.clock), host.clock, scheme)
+    if place.startswith(_REDIS):
         from kedge.state.redis_store import open_redis
 
-        return Store(url, open_redis(url, host.clock, read_only=read_only), host.clock, scheme)
-    if "://" in url:
-        raise UsageError(
-            f"A store can't be kept at {url}: use memory:, a directory, redis://, rediss:// or unix://."
-        )
+        backend = open_redis(place, host.clock, read_only=read_only)
+        return Store(_without_password(place), backend, host.clock, scheme)
+    root = place.removeprefix("file://").removeprefix("file:")
+    if "://" in root or not root:
+        raise UsageError(f"A store can't be kept at {place}: use 'memory:', a directory, or a redis:// URL.")
     from kedge.state.directory import open_directory
 
-    root = url.removeprefix("file:")
-    return Store(url, open_directory(root, host, read_only=read_only), host.clock, scheme)
+    return Store(place, open_directory(root, host, read_only=read_only), host.clock, scheme)
+
+
+def _without_password(url: str) -> str:
+    """The URL as messages and notebooks may show it."""
+    return re.sub(r"(://[^:/@?]*):[^@/]*@", r"\1:***@", url)

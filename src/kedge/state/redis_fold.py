@@ -13,6 +13,8 @@ from kedge.state.readers import Reader
 
 def complete_layers(base: Reader, layers: Sequence[Delta]) -> list[Delta]:
     """The same layers with every old value: from the layer before that wrote the cell, else from the base."""
+    if not any(len(layer.unknown()) for layer in layers):
+        return list(layers)
     if all(isinstance(layer, IntDelta) or not len(layer) for layer in layers):
         return _complete_ints(base, list(layers))
     asked = list(dict.fromkeys(cell for layer in layers for cell in cells_of(layer).changes))

@@ -17,6 +17,8 @@ from kedge.state.redis_base import Keys, RedisBase
 from kedge.state.redis_fold import difference
 from kedge.state.redis_link import Link, pack
 
+CACHED_MAX = 256  # layers kept in memory
+
 
 class RedisLayers:
     """Versions, layers and images."""
@@ -67,6 +69,12 @@ class RedisLayers:
                 )
             self.cached[number] = unpack(blob, f"{self.link.where} layer {number}")
         return self.cached[number]
+
+    def remember(self, number: int, layer: Packed, images: list[str]) -> None:
+        """A new version's layer; the oldest ones in memory make room for it."""
+        self.cached[number], self.images[number] = layer, images
+        while len(self.cached) > CACHED_MAX:
+            del self.cached[next(iter(self.cached))]
 
     def fetch(self, numbers: list[int]) -> None:
         """Several layers in one answer."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kedge.errors import ClosedError, ConflictError, KedgeError, UnavailableError, UsageError
+from kedge.errors import ClosedError, ConflictError, CorruptError, KedgeError, UnavailableError, UsageError
 from kedge.state.delta import Flags, Ints
 from kedge.state.table_text import bulk_strings
 
@@ -61,7 +61,10 @@ class Link:
             import redis
         except ImportError:
             raise UsageError("A store on Redis needs redis-py: pip install 'kedge[redis]'.") from None
-        self._pool = redis.ConnectionPool.from_url(url, decode_responses=False, protocol=2)
+        try:
+            self._pool = redis.ConnectionPool.from_url(url, decode_responses=False, protocol=2)
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{self.where} has a URL that can't be read: {error}.") from None
         try:
             return self._pool.get_connection()
         except redis.RedisError as error:
@@ -160,6 +163,12 @@ class Link:
     def _lost(self, error: Exception) -> KedgeError:
         self._dead = str(error) or type(error).__name__
         self._connection.disconnect()
+        if self._dead.startswith("WRONGTYPE"):
+            return CorruptError(
+                f"{self.where}: one of its keys holds another kind of value, so somebody else has written there "
+                f"({self._dead}). Restore the key, or move that program to keys of its own.",
+                code="key-kind",
+            )
         return UnavailableError(
             f"{self.where}: {self._dead}. Whether the last call took effect is unknown: open the store again."
         )

@@ -53,7 +53,7 @@ class RedisLive:
         self.spec, self._owner = spec, owner
         self.mode, self.base_at = mode, base_at
         self.base = RedisBase(spec, owner.link, owner.keys)
-        self.sealed: Delta = CellDelta()  # blind: net change from the base to the current version
+        self.sealed: list[Delta] = []  # blind: the layers between the base and the current version
         self.local = self._fresh()
         self._count: int | None = None  # blind: the size, once it was asked for
         self._uncounted: list[Delta] = []
@@ -175,8 +175,9 @@ class RedisLive:
         return Overlay(self.base, self.pending()) if self.blind else self.base
 
     def pending(self) -> Delta:
-        """Blind: the net change from the base to now."""
-        return chain([self.sealed, self.local.open()])
+        """Blind: the net change from the base to now. The layers are chained when somebody asks, and once."""
+        self.sealed = [chain(self.sealed)]
+        return chain([*self.sealed, self.local.open()])
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -257,7 +258,7 @@ class RedisLive:
         """Close the open layer and return its net change; a full memory starts afresh when it may."""
         delta = self.local.seal()
         if self.blind:
-            self.sealed = chain([self.sealed, delta])
+            self.sealed.append(delta)
         elif self.cached() > CACHED_MAX:
             self.forget()
         return delta
@@ -274,7 +275,7 @@ class RedisLive:
     def reload(self, sealed: Delta) -> None:
         """Start afresh in blind mode, with what has changed since the base."""
         self.forget()
-        self.sealed = sealed
+        self.sealed = [sealed]
         self.local = load_delta(self.local, sealed)
 
     def restore_open(self, delta: Delta) -> None:

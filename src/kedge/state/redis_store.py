@@ -28,7 +28,7 @@ from kedge.state.redis_base import Keys, RedisBase
 from kedge.state.redis_fold import complete_layers
 from kedge.state.redis_layers import RedisLayers
 from kedge.state.redis_link import Link, pack
-from kedge.state.redis_live import RedisLive
+from kedge.state.redis_live import CACHED_MAX, RedisLive
 
 FORMAT = b"1"
 BLIND = ("redo", "command")
@@ -51,6 +51,7 @@ class RedisStore:
         self.specs, self.tick = dict[str, Spec](), 0
         self._live: dict[str, RedisLive] = {}
         self._raws: list[Raw] = []
+        _check_server(link)
         if not read_only:
             epoch = b"%d" % link.call(b"INCR", self.keys.epoch)
             link.fence(self.keys.epoch, epoch)
@@ -209,13 +210,15 @@ class RedisStore:
         settled = self._settled(number, images)
         self.link.transaction(commands + [self._structure_command(*one) for one in settled])
         self.layers.forget(later)
-        self.layers.cached[number], self.layers.images[number] = layer, images
+        self.layers.remember(number, layer, images)
         self.line.add(version)
         for live in self._live.values():
             live.seal()
         self._settle(settled)
         self._raws = []
         self.tick += 1
+        if any(live.blind and live.cached() > CACHED_MAX for live in self._live.values()):
+            self.fold()
         return version
 
     def _settled(self, number: int, images: list[str]) -> list[tuple[RedisLive, str, int]]:
@@ -388,8 +391,10 @@ class RedisStore:
         self.layers.cached.update(staged.layers)
 
     def _stage_layers(self, staged: Staged, name: str, numbers: list[int], deltas: list[Delta]) -> None:
-        """Rewrite layers with the complete deltas of one structure."""
+        """Rewrite layers with the complete deltas of one structure, where that is news."""
         for number, delta in zip(numbers, deltas, strict=True):
+            if self.layers.layer(number).deltas.get(name) is delta:
+                continue
             layer = staged.layers.get(number) or self.layers.layer(number)
             staged.layers[number] = Packed({**layer.deltas, name: delta}, layer.raws)
 
@@ -413,6 +418,15 @@ class RedisStore:
     def close(self) -> None:
         """Close the connection."""
         self.link.close()
+
+
+def _check_server(link: Link) -> None:
+    """Refuse a server that lacks commands which every call needs (COPY, SMISMEMBER, ZMSCORE)."""
+    lines = link.call(b"INFO", b"server").splitlines()
+    named = [line.partition(b":")[2].decode() for line in lines if line.startswith(b"redis_version:")]
+    parts = named[0].split(".")[:2] if named else []
+    if len(parts) == 2 and all(part.isdigit() for part in parts) and (int(parts[0]), int(parts[1])) < (6, 2):
+        raise UsageError(f"{link.where} is Redis {named[0]}. A store needs 6.2 or newer, or Valkey: upgrade it.")
 
 
 def open_redis(url: str, clock: Clock, *, read_only: bool, connection: Any = None) -> RedisStore:

@@ -1,28 +1,27 @@
-"""Sorted sets: members with scores, ordered by (score, member's bytes) as Redis does."""
+"""Sorted sets: maps of members to scores, ordered by (score, member's bytes) as Redis does."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from threading import RLock
 from typing import Any
 
 from kedge.errors import UsageError
-from kedge.state.collection import View, Writes, as_list, encoded
-from kedge.state.readers import Live
-from kedge.state.values import Value
+from kedge.state.collection import Gate
+from kedge.state.maps import Map, MapView
+from kedge.state.readers import Live, Reader
+from kedge.state.values import Value, encode
 
 
-class SortedSetView(View):
-    """A sorted set at some version."""
+class SortedSetView(MapView):
+    """A sorted set at some version. It iterates in order."""
 
-    def __contains__(self, member: Any) -> bool:
-        return self._one(self._encode(member)) is not None
+    def __init__(self, reader: Reader, lock: Gate) -> None:
+        super().__init__(reader, lock)
+        self._values = "float"
 
     def score(self, member: Any) -> float | None:
         """The score of a member, or None."""
-        value = self._one(self._encode(member))
-        return None if value is None else float(value)
+        return self.get(member)
 
     def rank(self, member: Any) -> int | None:
         """How many members stand before this one, or None when it is not there."""
@@ -41,72 +40,60 @@ class SortedSetView(View):
         """Members whose score is from `low` to `high`, both included."""
         return [(self._decode(cell), score) for score, cell in self._ordered() if low <= score <= high]
 
-    def __iter__(self) -> Iterator[Value]:
-        return iter([member for member, _ in self.range()])
-
-    def to_dict(self) -> dict[Value, float]:
-        """A plain copy, in order."""
-        return dict(self.range())
-
     def _ordered(self) -> list[tuple[float, bytes]]:
         return sorted((float(value), cell) for cell, value in self._items())
+
+    def pairs(self) -> list[tuple[Value, Any]]:
+        """Everything, in order."""
+        return list(self.range())
+
+    _preview = pairs
 
     def __repr__(self) -> str:
         return f"<sorted set {self.spec.name!r}: {len(self)} members>"
 
 
-class SortedSet(SortedSetView, Writes):
-    """A versioned sorted set.
+class SortedSet(SortedSetView, Map):
+    """A versioned sorted set: all that a map does, in order.
 
     >>> delays.update({"b1": 3.0, "b2": 1.0}); delays.range()[0]
     ('b2', 1.0)
     """
 
-    def __init__(self, live: Live, lock: RLock) -> None:
+    def __init__(self, live: Live, lock: Gate) -> None:
         super().__init__(live, lock)
         self._live = live
 
-    def add(self, member: Value, score: float) -> None:
-        """Add a member, or give it another score."""
-        self.update({member: score})
+    def add(self, member: Any, score: float | None = None) -> None:
+        """Add a member or give it another score; a mapping adds many."""
+        self.update(member if score is None else {member: score})
 
-    def update(self, members: Any, scores: Any = None) -> None:
-        """Add many: from a mapping, or from two columns of members and scores."""
-        if scores is None:
-            if not isinstance(members, Mapping):
-                raise UsageError("update() takes a mapping, or a column of members and one of scores.")
-            members, scores = list(members.keys()), list(members.values())
-        cells = encoded(as_list(members), self._type)
-        values = [_score(score) for score in as_list(scores)]
-        if len(cells) != len(values):
-            raise UsageError(f"update() got {len(cells)} members and {len(values)} scores.")
-        if cells:
-            args = [part for pair in zip(cells, values, strict=True) for part in pair]
-            with self._lock:
-                self._live.write("update", args, dict(zip(cells, values, strict=True)))
+    def remove(self, member: Any) -> None:
+        """Remove a member that must be there."""
+        self.pop(member)
 
-    def incr(self, member: Value, amount: float = 1.0) -> float:
+    def incr(self, field: Any, amount: Any = 1.0) -> float:
         """Add to a score (a missing one is 0) and return the sum."""
+        return super().incr(field, amount)
+
+    def pop_min(self) -> tuple[Value, float]:
+        """Remove the first member and return it with its score."""
+        return self._pop_at(0)
+
+    def pop_max(self) -> tuple[Value, float]:
+        """Remove the last member and return it with its score."""
+        return self._pop_at(-1)
+
+    def _pop_at(self, rank: int) -> tuple[Value, float]:
         with self._lock:
-            total = (self.score(member) or 0.0) + amount
-            self.update({member: total})
-        return total
+            ordered = self.range()
+            if not ordered:
+                raise KeyError(f"{self!r} is empty")
+            self.discard(ordered[rank][0])
+        return ordered[rank]
 
-    def discard(self, *members: Value) -> None:
-        """Remove members; those that are not there change nothing."""
-        cells = encoded(members, self._type)
-        if cells:
-            with self._lock:
-                self._live.write("discard", cells, dict.fromkeys(cells))
-
-    def clear(self) -> None:
-        """Remove all members."""
-        with self._lock:
-            self.discard(*self)
-
-
-def _score(score: Any) -> bytes:
-    number = float(score)
-    if math.isnan(number):
-        raise UsageError("A score can't be NaN: it has no place in an order.")
-    return repr(number + 0.0).encode()  # -0.0 becomes 0.0
+    def _value(self, value: Any) -> bytes:
+        encode(value, "float")
+        if math.isnan(value):
+            raise UsageError("A score can't be NaN: it has no place in an order.")
+        return repr(float(value) + 0.0).encode()  # -0.0 becomes 0.0

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from threading import RLock
 from typing import Any, Protocol, TypeVar
 
-from kedge.errors import ClosedError, UsageError
+from kedge.errors import UsageError
 from kedge.host import Clock
+from kedge.state import showing
 from kedge.state.at import Snapshot
-from kedge.state.commands import SCHEMES, Command, Raw, Spec, command, net
+from kedge.state.collection import Gate
+from kedge.state.commands import Command, Raw, Spec, check_scheme, command, net, told
 from kedge.state.counters import Counter
 from kedge.state.delta import Delta, cells_of
 from kedge.state.line import Line, Version, kept
@@ -103,10 +104,8 @@ class Store:
     """
 
     def __init__(self, url: str, backend: Backend, clock: Clock, scheme: str = "undo") -> None:
-        if scheme not in SCHEMES:
-            raise UsageError(f"There is no scheme {scheme!r}. There are: {', '.join(SCHEMES)}.")
-        self.url, self._scheme, self._clock = url, scheme, clock
-        self._backend, self._lock, self._closed = backend, RLock(), False
+        self.url, self._scheme, self._clock = url, check_scheme(scheme), clock
+        self._backend, self._gate = backend, Gate(url)
         self._limits: dict[str, Any] = {}
 
     # --- structures -----------------------------------------------------------------------------------------------
@@ -133,19 +132,34 @@ class Store:
 
     def structures(self) -> dict[str, Spec]:
         """What there is, by name."""
-        return dict(self._backend.specs)
+        with self._gate:
+            return dict(self._backend.specs)
 
-    def _structure(self, kind: Callable[[Live, RLock], S], spec: Spec, scheme: str | None) -> S:
-        with self._open():
+    def switch(self, scheme: str) -> None:
+        """Another scheme for every structure, and for those that are created from now on."""
+        check_scheme(scheme)
+        with self._gate:
+            for name, spec in self.structures().items():
+                if spec.scheme != scheme:
+                    self._backend.live(name).switch(scheme)
+            self._scheme = scheme
+
+    def _structure(self, kind: Callable[[Live, Gate], S], spec: Spec, scheme: str | None) -> S:
+        with self._gate:
+            if scheme is not None:
+                check_scheme(scheme)
+            _check_name(spec.name)
             there = self._backend.specs.get(spec.name)
             if there is None:
-                _check_new(spec)
+                _check_types(spec)
                 self._backend.create(Spec(spec.name, spec.kind, spec.type, spec.values, scheme or self._scheme))
             elif there.kind != spec.kind:
-                raise UsageError(f"{spec.name!r} is a {there.kind}, not a {spec.kind}.")
+                raise UsageError(
+                    f"{spec.name!r} is a {there.kind} in {self.url}, not a {spec.kind}. Take another name."
+                )
             elif ("any" != spec.type != there.type) or ("any" != spec.values != there.values):
                 raise UsageError(f"{spec.name!r} was created with type {there.type!r} and values {there.values!r}.")
-            structure = kind(self._backend.live(spec.name), self._lock)
+            structure = kind(self._backend.live(spec.name), self._gate)
             if there is not None and scheme is not None and scheme != structure.scheme:
                 structure.scheme = scheme
             return structure
@@ -159,12 +173,12 @@ class Store:
 
     def versions(self) -> list[Version]:
         """All versions that can be reached, oldest first."""
-        with self._open():
+        with self._gate:
             return list(self._backend.line.versions.values())
 
     def checkpoint(self, key: str | None = None) -> int:
         """Make a version of everything in the store and return its number. `key` names it for `find`."""
-        with self._open():
+        with self._gate:
             number = self._backend.checkpoint(key).number
             if self._limits:
                 self.compact(**self._limits)
@@ -177,12 +191,12 @@ class Store:
 
     def flush(self) -> None:
         """Make the changes since the last checkpoint durable too (on Redis they are already)."""
-        with self._open():
+        with self._gate:
             self._backend.flush()
 
     def rollback(self, version: int | None = None) -> int:
         """Go back to a version, by default the last checkpoint; what was changed since that is undone."""
-        with self._open():
+        with self._gate:
             line = self._backend.line
             target = line.check(line.at if version is None else version)
             if target > line.at:
@@ -192,7 +206,7 @@ class Store:
 
     def forward(self, version: int | None = None) -> int:
         """Go to a later version again, by default the last one; a change since the rollback has dropped them."""
-        with self._open():
+        with self._gate:
             line = self._backend.line
             target = line.check(line.numbers()[-1] if version is None else version)
             if target < line.at:
@@ -203,17 +217,26 @@ class Store:
 
     def at(self, version: int) -> Snapshot:
         """Everything as it was at a version, to read; the store itself does not move."""
-        with self._open():
+        with self._gate:
             self._backend.line.check(version)
-            return Snapshot(self._backend, version, self._lock)
+            return Snapshot(self._backend, version, self._gate)
 
-    def changes(self, start: int, end: int) -> Iterator[Change]:
-        """The cells that differ between two versions, in either direction."""
-        with self._open():
-            self._backend.line.check(start)
-            self._backend.line.check(end)
-            found = [change for spec in self._backend.specs.values() for change in self._changes(spec, start, end)]
-        return iter(found)
+    def changes(self, start: int, end: int, *, structure: str | None = None) -> list[Change]:
+        """The cells that differ between two versions, in either direction; of one structure or of all."""
+        with self._gate:
+            specs = self._between(start, end, structure)
+            return [change for spec in specs for change in self._changes(spec, start, end)]
+
+    def _between(self, start: int, end: int, structure: str | None) -> list[Spec]:
+        """The structures that a question about two versions is about."""
+        self._backend.line.check(start)
+        self._backend.line.check(end)
+        specs = self._backend.specs
+        if structure is None:
+            return list(specs.values())
+        if structure not in specs:
+            raise UsageError(f"There is no structure {structure!r}. There are: {', '.join(specs) or 'none'}.")
+        return [specs[structure]]
 
     def _changes(self, spec: Spec, start: int, end: int) -> Iterator[Change]:
         delta = cells_of(self._backend.between(spec.name, start, end))
@@ -231,33 +254,40 @@ class Store:
                 cells = (decode(cell, spec.type), _value(old, values), _value(new, values))
                 yield Change(spec.name, spec.kind, *(cells if spec.kind != "set" else _membership(cells)))
 
-    def replay(self, start: int, end: int, *, raw: bool = False) -> Iterator[Command]:
+    def replay(self, start: int, end: int, *, raw: bool = False, structure: str | None = None) -> list[Command]:
         """The commands that lead from one version to another: the shortest ones, or with `raw` those really called.
 
-        Each can be applied to another store with `command.apply(store)`. Raw commands exist for what was changed
-        under the scheme `command`, and lead forwards only.
+        Each can be applied to another store with `command.apply(store)`. Raw commands lead forwards only, and are
+        kept of what was changed under the scheme `command`; where some were not kept, that is a UsageError.
         """
-        with self._open():
-            line = self._backend.line
-            line.check(start)
-            line.check(end)
+        with self._gate:
+            specs = self._between(start, end, structure)
             if raw:
-                return iter(self._raw(start, end))
+                return self._raw(start, end, specs)
             found: list[Command] = []
-            for spec in self._backend.specs.values():
+            for spec in specs:
                 delta = self._backend.between(spec.name, start, end)
                 before = bounds(self._backend.view(spec.name, start))
                 found += net(end, spec, delta, before)
-            return iter(found)
+            return found
 
-    def _raw(self, start: int, end: int) -> list[Command]:
+    def _raw(self, start: int, end: int, specs: Iterable[Spec]) -> list[Command]:
         if start > end:
             raise UsageError("Raw commands lead forwards only; swap the versions, or leave out `raw`.")
-        line, specs = self._backend.line, self._backend.specs
-        layers = line.layers(start, end)
-        return [
-            command(number, specs[raw.structure], raw) for number in layers for raw in self._backend.raws(number)
-        ]
+        line, wanted, found = self._backend.line, {spec.name: spec for spec in specs}, list[Command]()
+        for number in line.layers(start, end):
+            raws = [raw for raw in self._backend.raws(number) if raw.structure in wanted]
+            before = line.before(number)
+            for name, spec in wanted.items():
+                mine = [raw for raw in raws if raw.structure == name]
+                made = self._backend.between(name, number if before is None else before, number)
+                if not told(spec, mine, made):
+                    raise UsageError(
+                        f"The calls on {name!r} in version {number} were not all kept: its scheme was not 'command' "
+                        "then. Leave out `raw`, or name another structure."
+                    )
+            found += [command(number, wanted[raw.structure], raw) for raw in raws]
+        return found
 
     # --- keeping --------------------------------------------------------------------------------------------------
 
@@ -273,7 +303,7 @@ class Store:
 
         The change of a dropped version goes into the next kept one. The current version always stays.
         """
-        with self._open():
+        with self._gate:
             age_us = None if age_seconds is None else round(age_seconds * 1e6)
             line = self._backend.line
             stay = kept(line, self._clock.now_us(), keep=keep, count=count, age_us=age_us, bytes_=bytes)
@@ -298,15 +328,15 @@ class Store:
         """A function for `foreachBatch`: each batch becomes one version, and a batch that comes again is known."""
         return Sink(self, apply, query)
 
-    def exclusive(self) -> RLock:
+    def exclusive(self) -> Gate:
         """A lock for several calls that belong together, when threads share this store."""
-        return self._lock
+        return self._gate
 
     def close(self) -> None:
         """Let go of what the store holds; changes since the last checkpoint are not made durable by this."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
+        if not self._gate.closed:
+            with self._gate:
+                self._gate.closed = True
                 self._backend.close()
 
     def __enter__(self) -> Store:
@@ -316,12 +346,17 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
+        if self._gate.closed:
+            return f"<store {self.url}: closed>"
         return f"<store {self.url}: version {self.version}, {len(self._backend.specs)} structures>"
 
-    def _open(self) -> RLock:
-        if self._closed:
-            raise ClosedError(f"The store {self.url} is closed; open it again.")
-        return self._lock
+    def _repr_html_(self) -> str:
+        if self._gate.closed:
+            return showing.line(repr(self))
+        with self._gate:
+            there = {spec: getattr(self, spec.kind)(spec.name) for spec in self._backend.specs.values()}
+            sizes = {spec: int(one) if isinstance(one, Counter) else len(one) for spec, one in there.items()}
+            return showing.store(repr(self), sizes, self.versions(), self.version)
 
 
 def _value(value: Any, type_: str) -> Value | None:
@@ -333,9 +368,12 @@ def _membership(cells: tuple[Value, Value | None, Value | None]) -> tuple[Value,
     return member, member if old is not None else None, member if new is not None else None
 
 
-def _check_new(spec: Spec) -> None:
-    if not spec.name or spec.name.startswith(":") or any(ord(char) < 32 for char in spec.name):
-        raise UsageError(f"{spec.name!r} can't name a structure: use plain text that does not start with ':'.")
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name or name.startswith(":") or any(ord(char) < 32 for char in name):
+        raise UsageError(f"{name!r} can't name a structure: use plain text that does not start with ':'.")
+
+
+def _check_types(spec: Spec) -> None:
     for type_ in (spec.type, spec.values):
         if type_ not in TYPES:
             raise UsageError(f"There is no type {type_!r}. There are: {', '.join(TYPES)}.")

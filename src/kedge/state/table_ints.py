@@ -43,9 +43,12 @@ def put(
     added = gained = changed = again = 0
     for start in range(0, len(keys), 32):
         end = min(start + 32, len(keys))
-        warm = np.int64(0)  # touch a block's slots first: their cache misses overlap
+        warm = np.int64(
+            0
+        )  # touch a block's slots first, and those a probe may go on to: their cache misses overlap
         for i in range(start, end):
-            warm |= table[2 * _home(keys[i], shift) + 1]
+            at = _home(keys[i], shift)
+            warm |= table[2 * at + 1] | table[2 * ((at + 3) & mask) + 1]
         if warm < 0:  # never, since slots are not negative; but it keeps the loads
             return 0, 0, 0, 0, -1
         for i in range(start, end):
