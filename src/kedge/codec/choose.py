@@ -51,7 +51,7 @@ class Chooser:
     """
 
     def __init__(self, bandwidth: float = BANDWIDTH) -> None:
-        self.bandwidth = bandwidth  # bytes per second; the writer sets what it measures
+        self.bandwidth = self._reviewed_at = bandwidth  # bytes per second
         self.option = Option("plain", 8.0, COSTS["plain"])
         self.changes = 0  # how often the codec was changed
         self._rows_left = 0  # until the next review
@@ -73,8 +73,15 @@ class Chooser:
         self._watch(encoded.body.size / values.size, values.size)
         return encoded if encoded.body.size < values.nbytes else plain.CODEC.encode(values)
 
+    def measured(self, bandwidth: float) -> None:
+        """The writer has measured its bandwidth: the next review goes by it, and comes at once when it is another."""
+        if not self._reviewed_at / 2 <= bandwidth <= self._reviewed_at * 2:
+            self._rows_left = 0
+        self.bandwidth = bandwidth
+
     def _review(self, values: Values, without: str = "") -> Option:
         """Choose again; what was in force stays unless something is clearly better."""
+        self._reviewed_at = self.bandwidth
         rated = {option.name: option for option in options(values, self.bandwidth)}
         rated = {name: option for name, option in rated.items() if not without or not name.startswith(without)}
         best = min(rated.values(), key=lambda option: option.cost_ns(self.bandwidth))
@@ -131,7 +138,7 @@ class Choosers:
         """The writer has measured its bandwidth, in bytes per second: the next reviews go by it."""
         self._bandwidth = bandwidth
         for chooser in list(self._kept.values()):
-            chooser.bandwidth = bandwidth
+            chooser.measured(bandwidth)
 
 
 def _encode(values: Values, option: Option) -> Encoded | None:

@@ -205,13 +205,15 @@ class Stream:
             if self._threads and self._pool is None:
                 self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kedge-encode")
                 self._io = ThreadPoolExecutor(_WRITES_UNDER_WAY, thread_name_prefix="kedge-io")
-            writer = PartitionWriter(self._files(partition), takeover=self._takeover, io=self._io)
-            self._appenders[partition] = Appender(writer, partition, self._encode, self._pool)
+            writer = PartitionWriter(
+                self._files(partition), takeover=self._takeover, io=self._io, choosers=self._choosers
+            )
+            self._appenders[partition] = Appender(writer, partition, self._encode, self._pool, self._unit_rows)
         return self._appenders[partition].writer
 
     def _encode(
         self,
-        batch: pa.RecordBatch,
+        batch: pa.RecordBatch | pa.Table,
         first_offset: int,
         more: bool,
         atomic: bool,

@@ -43,7 +43,7 @@ PAGE = 4096
 
 
 def encode(
-    batch: pa.RecordBatch,
+    batch: pa.RecordBatch | pa.Table,
     *,
     first_offset: int,
     seed: int,
@@ -59,7 +59,7 @@ def encode(
 ) -> NDArray[np.uint8]:
     """The bytes of a unit, in memory that begins at a page: what direct writes want.
 
-    `choosers` remember from unit to unit which codec suits which column; with `whole_pages` zeros follow the unit, up
+    The chunks of a table are put together column by column, while they are in the cache. `choosers` remember from unit to unit which codec suits which column; with `whole_pages` zeros follow the unit, up
     to the end of its last page.
     """
     batch = nested.flatten(batch)
@@ -70,7 +70,8 @@ def encode(
     column_table = np.zeros(batch.num_columns, COLUMN)
     entries: list[tuple[Any, ...]] = []
     bodies: list[NDArray[np.uint8]] = []
-    for index, array in enumerate(batch.columns):
+    for index, column in enumerate(batch.columns):
+        array = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
         _encode_column(index, array, choosers, column_table[index : index + 1], entries, bodies)
     size = header_size(len(column_table), len(bodies), lineage, producer)
     header_bytes = size
