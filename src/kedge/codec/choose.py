@@ -7,8 +7,9 @@ times from `COSTS`, which `kedge bench streams` measures.
 Invariants:
 - What is chosen always encodes: a column that has left the range of its codec (more distinct values, more digits)
   is looked at again and, at worst, framed or written as it is. Nothing lossy is ever chosen.
-- A codec is kept until another is a tenth better on the same sample (hysteresis), and is reviewed once in a million
-  rows, or as soon as a unit comes out a quarter larger or smaller than the units before it.
+- A codec is kept until another is a tenth better on the same sample (hysteresis), and is reviewed once in four million
+  rows, or as soon as a unit comes out a quarter larger or smaller than the units before it, or the write bandwidth is
+  measured at less than half or more than twice what the choice went by.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from kedge.codec.encoded import Encoded, Values, check
 from kedge.codec.stats import Stats
 
 BANDWIDTH = 0.5e9  # bytes per second, until the writer has measured its own
-REVIEW_ROWS = 1 << 20
+REVIEW_ROWS = 1 << 22
+RECHECK_ROWS = 1 << 17  # after values have left the range of a codec
 ENTRIES_MAX = 1 << 15  # of a dictionary: 256 KiB of values stay in the L2 cache
 EXCEPTIONS_MAX = 0.125  # of the rows of a decimal column
 DRIFT = 1.25
@@ -68,7 +70,7 @@ class Chooser:
         encoded = _encode(values, option)
         if encoded is None:  # out of range: look at these very values
             option = self._review(values, without=option.name.partition(">")[0])
-            self._rows_left = REVIEW_ROWS // 8
+            self._rows_left = RECHECK_ROWS
             encoded = _encode(values, option) or frame.CODEC.encode(values)
         self._watch(encoded.body.size / values.size, values.size)
         return encoded if encoded.body.size < values.nbytes else plain.CODEC.encode(values)

@@ -33,7 +33,7 @@ Encode = Callable[[pa.RecordBatch | pa.Table, int, bool, bool, str | None, int |
 
 WAITING_BYTES_MAX = 256 << 20
 GROUP_BYTES_MAX = 64 << 20
-JOINED_BYTES_MAX = 16 << 20  # beyond this a unit gains nothing, and workers could not share what waits
+JOINED_BYTES_MAX = 32 << 20  # beyond this a unit gains nothing, and workers could not share what waits
 
 
 @dataclass

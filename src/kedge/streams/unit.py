@@ -71,8 +71,7 @@ def encode(
     entries: list[tuple[Any, ...]] = []
     bodies: list[NDArray[np.uint8]] = []
     for index, column in enumerate(batch.columns):
-        array = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
-        _encode_column(index, array, choosers, column_table[index : index + 1], entries, bodies)
+        _encode_column(index, _whole(column), choosers, column_table[index : index + 1], entries, bodies)
     size = header_size(len(column_table), len(bodies), lineage, producer)
     header_bytes = size
     buffer_table = np.zeros(len(bodies), BUFFER)
@@ -86,6 +85,13 @@ def encode(
         column_table, buffer_table,
     )  # fmt: skip
     return _assemble(pack(head), buffer_table, bodies, aligned(size, PAGE) if whole_pages else size)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column in one piece. A table releases the interpreter's lock while it copies, `concat_arrays` does not."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return pa.Table.from_arrays([column], ["c"]).combine_chunks().column(0).chunk(0)
 
 
 def _encode_column(

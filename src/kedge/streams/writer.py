@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from kedge.streams.recovery import create_segment, recover
 from kedge.streams.segment import PAGE, Mark, SegmentName
 
 _ALONE_BYTES = 256 << 10  # a smaller unit is not worth another thread's time
+_PART_BYTES = 1 << 20  # of a large unit: all of them still go around the page cache
 _MEASURED_BYTES = 1 << 20  # a smaller group takes as long as a sync does, whatever its size
 _FADE = 0.97  # a bandwidth that is not reached again is forgotten: half of it after 23 groups
 
@@ -161,7 +163,8 @@ class PartitionWriter:
             if self._io is None or unit.nbytes < _ALONE_BYTES:
                 self._file.write(unit, position)
             else:  # several at a time: a disk wants a queue
-                self._under_way.append(self._io.submit(self._file.write, unit, position))
+                for part in _parts(unit):
+                    self._under_way.append(self._io.submit(self._file.write, unit[part], position + part.start))
             offset += rows
             position += unit.nbytes
         self._written = replace(self._written, position=position)
@@ -225,3 +228,10 @@ class PartitionWriter:
             self._file.close()
             self._file = None
         self._claim.close()
+
+
+def _parts(unit: NDArray[np.uint8]) -> list[slice]:
+    """A unit in parts of a mebibyte or a little more, each whole pages."""
+    count = max(1, unit.nbytes // _PART_BYTES)
+    starts = [unit.nbytes * part // count // PAGE * PAGE for part in range(count)]
+    return [slice(*ends) for ends in pairwise([*starts, unit.nbytes])]
