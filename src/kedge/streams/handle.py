@@ -37,6 +37,7 @@ from kedge.streams.layout import ROWS_MAX, Lineage
 from kedge.streams.positions import Positions, Subscription, delete_below
 from kedge.streams.recovery import Recovered
 from kedge.streams.ticket import Appended, Ticket
+from kedge.streams.where import Given, Where
 from kedge.streams.writer import PartitionWriter
 
 _WRITES_UNDER_WAY = 4  # a disk is faster with a few requests in its queue than with one
@@ -262,14 +263,27 @@ class Stream:
         start: int = 0,
         end: int | None = None,
         columns: Sequence[str] | None = None,
+        where: Given | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of [start, end) of one partition (or of each), unit by unit, cut to the range."""
+        """The rows of [start, end) of one partition (or of each), unit by unit, cut to the range.
+
+        `where={"fare": (10, None)}` gives the rows between inclusive bounds; units without any are not read.
+        """
+        asked = self.schema.names if columns is None else columns
+        wanted = None if where is None else Where(self.schema, where)
         for part in range(self.partitions) if partition is None else (partition,):
             for info in self.units(part, start, end):
-                batch = self.read_unit(info, columns)
+                if wanted is not None and not self.may_hold(info, wanted):
+                    continue
+                batch = self.read_unit(info, columns if wanted is None else wanted.columns(asked))
                 low = max(0, start - info.first_offset)
                 high = info.rows if end is None else min(info.rows, end - info.first_offset)
-                yield batch if (low, high) == (0, info.rows) else batch.slice(low, high - low)
+                batch = batch if (low, high) == (0, info.rows) else batch.slice(low, high - low)
+                yield batch if wanted is None else wanted.rows(batch, asked)
+
+    def may_hold(self, info: UnitInfo, wanted: Where) -> bool:
+        """Whether a unit may have a row between the bounds, by its statistics."""
+        return wanted.may_hold(header_of(self._indexes[info.partition].file(info), info))
 
     def to_table(
         self,
@@ -277,11 +291,12 @@ class Stream:
         start: int = 0,
         end: int | None = None,
         columns: Sequence[str] | None = None,
+        where: Given | None = None,
     ) -> pa.Table:
         """The same rows as one table."""
         names = self.schema.names if columns is None else columns
         schema = pa.schema([self.schema.field(name) for name in names])
-        return pa.Table.from_batches(self.read(partition, start, end, columns), schema=schema)
+        return pa.Table.from_batches(self.read(partition, start, end, columns, where), schema=schema)
 
     # ---- trim and subscriptions -----------------------------------------------------------------------
 

@@ -59,8 +59,8 @@ def encode(
 ) -> NDArray[np.uint8]:
     """The bytes of a unit, in memory that begins at a page: what direct writes want.
 
-    The chunks of a table are put together column by column, while they are in the cache. `choosers` remember from unit to unit which codec suits which column; with `whole_pages` zeros follow the unit, up
-    to the end of its last page.
+    The chunks of a table are put together column by column, while they are in the cache. `choosers` remember from unit
+    to unit which codec suits which column; with `whole_pages` zeros follow the unit, up to the end of its last page.
     """
     batch = nested.flatten(batch)
     rows = batch.num_rows
