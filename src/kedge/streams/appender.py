@@ -191,6 +191,8 @@ class Appender:
     def _known(self, producer: str | None, sequence: int | None) -> Ticket | None:
         """The ticket of an append that was made before; None for a new one."""
         if producer is None:
+            if sequence is not None:
+                raise UsageError("A sequence number needs a producer: append(..., producer='name', sequence=n).")
             return None
         if sequence is None or sequence < 0:
             raise UsageError("A producer needs a sequence number for each append, from 0 up.")

@@ -26,7 +26,7 @@ from kedge import codec
 from kedge import host as hosts
 from kedge.errors import ClosedError, CorruptError, UsageError
 from kedge.host import Host
-from kedge.streams import committed, cut, description, named, unit
+from kedge.streams import committed, cut, description, named, summary, unit
 from kedge.streams import schema as schemas
 from kedge.streams.appender import Appender
 from kedge.streams.atomic import AtomicAppends, Share
@@ -80,6 +80,10 @@ class Stream:
     def __repr__(self) -> str:
         return f"kedge.stream({self.path!r})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the columns, and how far each partition reaches."""
+        return summary.html(self)
+
     @property
     def id(self) -> str:
         """32 hexadecimal digits that no other stream has."""
@@ -104,7 +108,7 @@ class Stream:
 
     def append(
         self,
-        data: pa.RecordBatch | pa.Table,
+        data: Any,
         partition: int = 0,
         *,
         producer: str | None = None,
@@ -112,6 +116,7 @@ class Stream:
     ) -> Ticket:
         """Append rows; they are durable, all together, when the ticket's `wait()` returns.
 
+        Rows are an Arrow batch or table, a DataFrame, a dict of columns or a list of dicts, with the stream's columns.
         With `producer` and a `sequence` that grows, a retry of an append that did happen does nothing.
         """
         self._check_partition(partition)
@@ -121,7 +126,7 @@ class Stream:
 
     def append_atomic(
         self,
-        parts: Mapping[int, pa.RecordBatch | pa.Table],
+        parts: Mapping[int, Any],
         *,
         producer: str | None = None,
         sequence: int | None = None,
@@ -295,7 +300,7 @@ class Stream:
     ) -> pa.Table:
         """The same rows as one table."""
         names = self.schema.names if columns is None else columns
-        schema = pa.schema([self.schema.field(name) for name in names])
+        schema = pa.schema([unit.field(self.schema, name) for name in names])
         return pa.Table.from_batches(self.read(partition, start, end, columns, where), schema=schema)
 
     # ---- trim and subscriptions -----------------------------------------------------------------------
@@ -313,11 +318,15 @@ class Stream:
         """Let go of the rows below these offsets, or of units whose event times are all before `older_us`.
 
         Whole segments go, as soon as no subscription needs them; returns the floors that hold now. Without
-        arguments it deletes what subscriptions have passed since the last trim.
+        arguments: what all subscriptions have passed, and nothing when there is none.
         """
         self._check_own()
         ends = self.ends()
+        if below is None and older_us is None:
+            below = self._positions.passed()
         wanted = [below] * self.partitions if isinstance(below, int) else list(below or [0] * self.partitions)
+        if len(wanted) != self.partitions or min(wanted) < 0:
+            raise UsageError(f"Trim {self.path} below one offset, or {self.partitions}, from 0 up; not {below}.")
         if older_us is not None:
             wanted = [max(w, self._first_since(p, older_us)) for p, w in enumerate(wanted)]
         floors = self._positions.raise_floors([min(pair) for pair in zip(wanted, ends, strict=True)])

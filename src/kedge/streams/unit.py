@@ -37,7 +37,7 @@ from kedge.streams.layout import (
     seed,
 )
 
-__all__ = ["ROWS_MAX", "Header", "Lineage", "bounds", "decode", "encode", "header", "place", "seed"]
+__all__ = ["ROWS_MAX", "Header", "Lineage", "bounds", "decode", "encode", "field", "header", "place", "seed"]
 
 PAGE = 4096
 
@@ -157,19 +157,20 @@ def decode(
     if len(header.columns) != len(kept):
         raise CorruptError(f"byte {start}: {len(header.columns)} columns where the stream has {len(kept)}.")
     whole = np.frombuffer(buf, np.uint8, header.bytes, start)
-    picked = pa.schema([_field(schema, name) for name in (schema.names if columns is None else columns)])
+    picked = pa.schema([field(schema, name) for name in (schema.names if columns is None else columns)])
     leaves = (
         _decode_column(whole, header, kept.get_field_index(leaf.name), leaf, start)
-        for field in picked
-        for leaf in nested.leaves_of(field)
+        for column in picked
+        for leaf in nested.leaves_of(column)
     )
-    arrays = [nested.nest(leaves, field) for field in picked]
+    arrays = [nested.nest(leaves, column) for column in picked]
     if not arrays:  # rows without columns: count(*)
         return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), header.rows, [None]))
     return pa.RecordBatch.from_arrays(arrays, schema=picked)
 
 
-def _field(schema: pa.Schema, name: str) -> pa.Field:
+def field(schema: pa.Schema, name: str) -> pa.Field:
+    """A column by its name; UsageError when there is none."""
     index = schema.get_field_index(name)
     if index < 0:
         raise UsageError(f"There is no column {name!r}; there are {', '.join(schema.names)}.")
