@@ -126,10 +126,29 @@ def test_columns_and_offsets(spark: SparkSession, source: str) -> None:
     assert keys(load(spark, source, startingOffsets="latest")) == []
 
 
-def test_an_event_time_filter_leaves_units_out(spark: SparkSession, source: str) -> None:
-    frame = load(spark, source, rowsPerTask=1).where("ts >= timestamp'2026-01-01 00:10:10Z'")
-    assert keys(frame) == [*range(610, 900), *range(1000, 1300)]
-    assert frame.rdd.getNumPartitions() == 2, "the first two units end before that time"
+@pytest.mark.parametrize(
+    ("condition", "want", "tasks"),
+    [
+        ("ts >= timestamp'2026-01-01 00:10:10Z'", [*range(610, 900), *range(1000, 1300)], 2),
+        ("key between 310 and 320", [*range(310, 321)], 1),
+        ("key in (5, 1100)", [5, 1100], 4),  # between 5 and 1100: statistics are bounds, not sets
+        ("key > 900", [*range(1000, 1300)], 1),
+        ("price < 2.99", [*range(299)], 1),
+        ("big = 18446744073709550615", [1000], 1),
+        ("ratio > 333.0", [*range(1000, 1300)], 1),
+        ("day = date'2026-01-02' and key < 900", [1], 1),
+        ("raw = X'07'", [], None),
+        ("name = 'näme 301'", [301], None),
+        ("small = 999", [], 4),  # the stream's uint8 can't be compared with it
+    ],
+)
+def test_filters_leave_units_out(
+    spark: SparkSession, source: str, condition: str, want: list[int], tasks: int | None
+) -> None:
+    frame = load(spark, source, rowsPerTask=1).where(condition)
+    assert keys(frame) == want
+    if tasks is not None:
+        assert frame.rdd.getNumPartitions() == tasks
 
 
 def test_an_empty_stream_is_no_error(spark: SparkSession, tmp_path: Path) -> None:

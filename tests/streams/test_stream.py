@@ -230,3 +230,65 @@ def test_a_runs_result_is_what_its_ledger_says(path: str, tmp_path: pathlib.Path
     (tmp_path / "s" / "units" / "0.unit").unlink()
     with pytest.raises(CorruptError, match=r"0\.unit"):
         values(stream(path), 1)
+
+
+GIVEN: list[tuple[str, Any]] = [
+    ("a dict of columns", {"v": [1, 2], "s": ["a", None]}),
+    ("a list of rows", [{"v": 1, "s": "a"}, {"v": 2, "s": None}]),
+    ("large strings", pa.table({"v": [1, 2], "s": pa.array(["a", None], pa.large_string())})),
+    ("a dictionary", pa.table({"v": [1, 2], "s": pa.array(["a", None]).dictionary_encode()})),
+    ("smaller numbers", pa.table({"v": pa.array([1, 2], pa.int8()), "s": ["a", None]})),
+    ("columns in another order", pa.table({"s": ["a", None], "v": [1, 2]})),
+    ("a reader", pa.table({"v": [1, 2], "s": ["a", None]}).to_reader()),
+]
+
+
+@pytest.mark.parametrize("given", [one for _, one in GIVEN], ids=[name for name, _ in GIVEN])
+def test_what_can_be_appended(tmp_path: pathlib.Path, given: Any) -> None:
+    with stream(tmp_path / "s", pa.schema([("v", pa.int64()), ("s", pa.string())])) as there:
+        there.append(given).wait()
+        assert there.to_table().to_pylist() == [{"v": 1, "s": "a"}, {"v": 2, "s": None}]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "can't be appended"),
+        ({"v": [1]}, "missing \\['s'\\]"),
+        ({"v": ["one"], "s": ["a"]}, "can't be appended"),
+        (pa.table({"v": [1.5], "s": ["a"]}), "'v' is double; the stream has int64"),
+        (pa.table({"v": pa.array([1], pa.uint64()), "s": ["a"]}), "'v' is uint64"),
+        ([{"v": 1, "s": "a", "x": 3}], "unknown \\['x'\\]"),
+    ],
+)
+def test_what_can_not_be_appended(tmp_path: pathlib.Path, given: Any, message: str) -> None:
+    with (
+        stream(tmp_path / "s", pa.schema([("v", pa.int64()), ("s", pa.string())])) as there,
+        pytest.raises(UsageError, match=message),
+    ):
+        there.append(given)
+
+
+def test_times_in_other_units_are_taken_when_they_are_exact(tmp_path: pathlib.Path) -> None:
+    with stream(tmp_path / "s", pa.schema([("ts", pa.timestamp("us"))])) as there:
+        for unit in ("s", "ms", "ns"):
+            there.append(pa.table({"ts": pa.array([1_000_000_000], "int64").cast(pa.timestamp(unit))})).wait()
+        with pytest.raises(UsageError, match="lose data"):
+            there.append(pa.table({"ts": pa.array([1], pa.timestamp("ns"))}))
+        found = there.to_table()["ts"].cast(pa.int64()).to_pylist()
+    assert found == [10**15, 10**12, 10**6]
+
+
+def test_trim_without_arguments_takes_what_all_subscriptions_have_passed(tmp_path: pathlib.Path) -> None:
+    schema = pa.schema([("v", pa.int64())])
+    with stream(tmp_path / "s", schema, segment_bytes=1 << 16, threads=0) as there:
+        for first in range(0, 40_000, 10_000):
+            rows = np.random.default_rng(first).integers(0, 1 << 62, 10_000)
+            there.append(pa.record_batch({"v": rows})).wait()
+        assert there.trim() == [0], "nobody has said what may go"
+        fast, slow = there.subscribe("fast"), there.subscribe("slow")
+        fast.commit([40_000])
+        slow.commit([20_000])
+        assert there.trim() == [20_000]
+        assert there.begins() == [20_000]
+        assert there.to_table(start=20_000).num_rows == 20_000

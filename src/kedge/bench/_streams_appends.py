@@ -28,7 +28,7 @@ from kedge.streams.ticket import Ticket
 Write = Callable[[Path, Sequence[pa.RecordBatch]], float]  # seconds from the first row to the last one durable
 
 BATCH_ROWS = 1 << 16
-UNDER_WAY = 16
+UNDER_WAY = 64
 CHUNK = 1 << 20
 DEPTH = 8
 

@@ -43,8 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     cat.add_argument("--format", choices=FORMATS)
     action("stat", "show columns, partitions, sizes and subscriptions")
     action("verify", "check every byte that counts; exit code 1 when something is wrong")
-    trim = action("trim", "let go of rows below an offset")
-    trim.add_argument("below", type=int, nargs="+", help="one offset for all partitions, or one for each")
+    trim = action("trim", "let go of rows: below an offset, before a time, or what all subscriptions have passed")
+    trim.add_argument("below", type=int, nargs="*", help="one offset for all partitions, or one for each")
+    trim.add_argument("--older", metavar="TIME", help="units before this event time (ISO 8601, UTC) go too")
     action("repair", "keep every row that still checks, say what was dropped")
 
 
@@ -216,8 +217,19 @@ def _trim(args: argparse.Namespace) -> int:
     from kedge.streams import stream
 
     below: list[int] = args.below
-    floors = stream(args.path).trim(below[0] if len(below) == 1 else below)
+    older_us = None if args.older is None else _us(args.older)
+    floors = stream(args.path).trim(below[0] if len(below) == 1 else below or None, older_us=older_us)
     return _say(args, {"floors": floors}, f"{args.path}: rows below {floors} are let go")
+
+
+def _us(text: str) -> int:
+    """A time as microseconds since 1970."""
+    import pyarrow as pa
+
+    try:
+        return pa.scalar(text, pa.string()).cast(pa.timestamp("us")).value
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"--older {text}: write a time such as 2026-01-31T12:00:00.") from error
 
 
 def _repair(args: argparse.Namespace) -> int:

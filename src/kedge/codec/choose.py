@@ -7,8 +7,9 @@ times from `COSTS`, which `kedge bench streams` measures.
 Invariants:
 - What is chosen always encodes: a column that has left the range of its codec (more distinct values, more digits)
   is looked at again and, at worst, framed or written as it is. Nothing lossy is ever chosen.
-- A codec is kept until another is a tenth better on the same sample (hysteresis), and is reviewed once in a million
-  rows, or as soon as a unit comes out a quarter larger or smaller than the units before it.
+- A codec is kept until another is a tenth better on the same sample (hysteresis), and is reviewed once in four million
+  rows, or as soon as a unit comes out a quarter larger or smaller than the units before it, or the write bandwidth is
+  measured at less than half or more than twice what the choice went by.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from kedge.codec.encoded import Encoded, Values, check
 from kedge.codec.stats import Stats
 
 BANDWIDTH = 0.5e9  # bytes per second, until the writer has measured its own
-REVIEW_ROWS = 1 << 20
+REVIEW_ROWS = 1 << 22
+RECHECK_ROWS = 1 << 17  # after values have left the range of a codec
 ENTRIES_MAX = 1 << 15  # of a dictionary: 256 KiB of values stay in the L2 cache
 EXCEPTIONS_MAX = 0.125  # of the rows of a decimal column
 DRIFT = 1.25
@@ -51,7 +53,7 @@ class Chooser:
     """
 
     def __init__(self, bandwidth: float = BANDWIDTH) -> None:
-        self.bandwidth = bandwidth  # bytes per second; the writer sets what it measures
+        self.bandwidth = self._reviewed_at = bandwidth  # bytes per second
         self.option = Option("plain", 8.0, COSTS["plain"])
         self.changes = 0  # how often the codec was changed
         self._rows_left = 0  # until the next review
@@ -68,13 +70,20 @@ class Chooser:
         encoded = _encode(values, option)
         if encoded is None:  # out of range: look at these very values
             option = self._review(values, without=option.name.partition(">")[0])
-            self._rows_left = REVIEW_ROWS // 8
+            self._rows_left = RECHECK_ROWS
             encoded = _encode(values, option) or frame.CODEC.encode(values)
         self._watch(encoded.body.size / values.size, values.size)
         return encoded if encoded.body.size < values.nbytes else plain.CODEC.encode(values)
 
+    def measured(self, bandwidth: float) -> None:
+        """The writer has measured its bandwidth: the next review goes by it, and comes at once when it is another."""
+        if not self._reviewed_at / 2 <= bandwidth <= self._reviewed_at * 2:
+            self._rows_left = 0
+        self.bandwidth = bandwidth
+
     def _review(self, values: Values, without: str = "") -> Option:
         """Choose again; what was in force stays unless something is clearly better."""
+        self._reviewed_at = self.bandwidth
         rated = {option.name: option for option in options(values, self.bandwidth)}
         rated = {name: option for name, option in rated.items() if not without or not name.startswith(without)}
         best = min(rated.values(), key=lambda option: option.cost_ns(self.bandwidth))
@@ -131,7 +140,7 @@ class Choosers:
         """The writer has measured its bandwidth, in bytes per second: the next reviews go by it."""
         self._bandwidth = bandwidth
         for chooser in list(self._kept.values()):
-            chooser.bandwidth = bandwidth
+            chooser.measured(bandwidth)
 
 
 def _encode(values: Values, option: Option) -> Encoded | None:

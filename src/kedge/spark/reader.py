@@ -8,16 +8,16 @@ Invariants:
 - With `maxRowsPerBatch` a micro-batch has at most so many rows, cut at units wherever a whole unit fits.
 
 Streaming plans push neither columns nor filters into a Python source: `columns` or a schema do that by hand. In
-batch, filters on the event time leave out units that can't have a row for them.
+batch, comparisons with a constant leave out units that can't have a row for them, by their statistics.
 """
 
 # ruff: noqa: N802  (the names of the methods are Spark's)
 
 from __future__ import annotations
 
-import calendar
-import datetime
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
     Filter,
     GreaterThan,
     GreaterThanOrEqual,
+    In,
     InputPartition,
     LessThan,
     LessThanOrEqual,
@@ -45,7 +46,7 @@ from pyspark.sql.types import StructType
 from kedge.errors import UsageError
 from kedge.spark.options import EARLIEST, LATEST, ReadOptions
 from kedge.spark.types import chosen, to_cross, to_spark
-from kedge.streams import Stream, UnitInfo, stream
+from kedge.streams import Stream, UnitInfo, Where, stream
 
 # Arrow batches that cross to the JVM: big enough to be cheap, small enough that both sides work at once.
 _ROWS_CROSSING = 1 << 16
@@ -123,24 +124,13 @@ class BatchReader(PieceReader, DataSourceReader):
             raise UsageError(
                 "maxRowsPerBatch and subscription are for spark.readStream; leave them out of spark.read."
             )
-        self.min_us: int | None = None
-        self.max_us: int | None = None
+        self.bounds: list[tuple[str, Any, Any]] = []  # column, low, high: all of them hold
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the event times; Spark still checks every row."""
+        """Note what the filters ask of single columns; Spark still checks every row."""
         for one in filters:
-            if getattr(one, "attribute", None) == (self.event_time,):
-                self._narrow(one)
+            self.bounds += _bounds(one)
         return filters
-
-    def _narrow(self, one: Filter) -> None:
-        at_us = _us(getattr(one, "value", None))
-        if at_us is None:
-            return
-        if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
-            self.min_us = at_us if self.min_us is None else max(self.min_us, at_us)
-        if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
-            self.max_us = at_us if self.max_us is None else min(self.max_us, at_us)
 
     def partitions(self) -> list[InputPartition]:
         """Pieces of every partition, between the offsets asked for."""
@@ -151,17 +141,13 @@ class BatchReader(PieceReader, DataSourceReader):
             _check_partition(source, partition)
             ends[partition] = min(ends[partition], end)
         found: list[InputPartition] = []
+        wanted = [where for one in self.bounds for where in _where(source, one)]
         for partition, (start, end) in enumerate(zip(starts, ends, strict=True)):
             if start < end:
-                units = [unit for unit in source.units(partition, start, end) if self._wanted(unit)]
+                units = source.units(partition, start, end)
+                units = [unit for unit in units if all(source.may_hold(unit, where) for where in wanted)]
                 found += self.pieces(units, start, end)
         return found or [Piece((), 0, 0)]
-
-    def _wanted(self, unit: UnitInfo) -> bool:
-        if unit.min_us is None or unit.max_us is None:
-            return self.min_us is None and self.max_us is None
-        after = self.min_us is None or unit.max_us >= self.min_us
-        return after and (self.max_us is None or unit.min_us <= self.max_us)
 
 
 class StreamReader(PieceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -275,9 +261,27 @@ def _shares(starts: Sequence[int], ends: Sequence[int], rows_max: int) -> list[i
     return [start + share for start, share in zip(starts, shares, strict=True)]
 
 
-def _us(value: Any) -> int | None:
-    """A filter's value as microseconds since 1970, if it is a time."""
-    if not isinstance(value, datetime.datetime):
-        return None
-    whole = value.astimezone(datetime.UTC) if value.tzinfo else value
-    return calendar.timegm(whole.timetuple()) * 1_000_000 + whole.microsecond
+def _bounds(one: Filter) -> list[tuple[str, Any, Any]]:
+    """What a comparison with a constant says about a column: (column, low, high), inclusive."""
+    name, value = ".".join(getattr(one, "attribute", ())), getattr(one, "value", None)
+    match one:
+        case EqualTo():
+            return [(name, value, value)]
+        case GreaterThan() | GreaterThanOrEqual():
+            return [(name, value, None)]
+        case LessThan() | LessThanOrEqual():
+            return [(name, None, value)]
+        case In() if one.value and None not in one.value:
+            return [(name, min(one.value), max(one.value))]
+        case _:
+            return []
+
+
+def _where(source: Stream, bound: tuple[str, Any, Any]) -> Iterator[Where]:
+    """The bound as the stream compares it; nothing when it can't (Spark's types are wider than the stream's)."""
+    name, low, high = bound
+    # NaN: Spark puts it above all numbers, statistics leave it out.
+    if any(isinstance(value, float) and math.isnan(value) for value in (low, high)):
+        return
+    with suppress(UsageError):
+        yield Where(source.schema, {name: (low, high)})

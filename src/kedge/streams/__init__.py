@@ -12,6 +12,7 @@ from kedge.streams.positions import Subscription
 from kedge.streams.repairing import Repaired, repair
 from kedge.streams.ticket import Appended, Ticket
 from kedge.streams.verifying import Checked, Problem, verify
+from kedge.streams.where import Where
 
 __all__ = [
     "RESULTS",
@@ -24,6 +25,7 @@ __all__ = [
     "Subscription",
     "Ticket",
     "UnitInfo",
+    "Where",
     "decode_named",
     "encode_named",
     "repair",

@@ -5,6 +5,9 @@ pool; the writing thread takes appends in order, writes all that are ready, and 
 while the disk syncs, the next ones are encoded. What waits is bounded, so a slow disk slows the caller down
 instead of filling the memory. With no threads (`pool=None`) the same happens in the caller: `append` writes,
 waiting commits.
+
+Small appends that come faster than workers take them share a unit: an append joins the last one that no worker has
+taken yet, until the unit is large enough. An append that finds an idle worker is encoded at once.
 """
 
 from __future__ import annotations
@@ -26,29 +29,53 @@ from kedge.streams.ticket import Appended, Ticket
 from kedge.streams.writer import PartitionWriter
 
 Unit = NDArray[np.uint8]
-Encode = Callable[[pa.RecordBatch, int, bool, bool, str | None, int | None], Unit]
+Encode = Callable[[pa.RecordBatch | pa.Table, int, bool, bool, str | None, int | None], Unit]
 
 WAITING_BYTES_MAX = 256 << 20
 GROUP_BYTES_MAX = 64 << 20
+JOINED_BYTES_MAX = 32 << 20  # beyond this a unit gains nothing, and workers could not share what waits
 
 
 @dataclass
 class _Append:
-    ticket: Ticket
+    """One append, or several that share a unit."""
+
+    tickets: list[tuple[Ticket, Appended]]
     units: list[Future[Unit]]
-    result: Appended
     bytes: int
-    producer: str | None
-    sequence: int | None
+    producer: str | None = None
+    sequence: int | None = None
+    open: list[pa.RecordBatch] | None = None  # rows that no worker has taken: others may join
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return self.tickets[-1][1].end - self.tickets[0][1].first_offset
+
+    def resolve(self) -> None:
+        """All of it is durable."""
+        for ticket, result in self.tickets:
+            ticket.resolve(result)
+
+    def fail(self, error: BaseException) -> None:
+        """None of it may be."""
+        for ticket, _ in self.tickets:
+            ticket.fail(error)
 
 
 class Appender:
     """The appends of one partition."""
 
     def __init__(
-        self, writer: PartitionWriter, partition: int, encode: Encode, pool: ThreadPoolExecutor | None
+        self,
+        writer: PartitionWriter,
+        partition: int,
+        encode: Encode,
+        pool: ThreadPoolExecutor | None,
+        unit_rows: int,
     ) -> None:
         self.writer, self._partition, self._encode, self._pool = writer, partition, encode, pool
+        self._unit_rows = unit_rows
         self._next = writer.end
         self._marks: dict[str, Mark] = dict(writer.marks)
         self._waiting: deque[_Append] = deque()
@@ -82,14 +109,32 @@ class Appender:
             known = self._known(producer, sequence)
             if known is not None:
                 return known
-            item = self._take(batches, rows, size, producer, sequence)
-            if self._pool is not None:
-                self._waiting.append(item)
-                self._waiting_bytes += size
-                self._changed.notify_all()
-            else:
+            if self._pool is None:
+                item = self._take(batches, rows, size, producer, sequence)
                 self._write_now(item)
-        return item.ticket
+                return item.tickets[0][0]
+            self._waiting_bytes += size
+            joined = self._join(batches, rows, size) if producer is None else None
+            if joined is not None:
+                return joined
+            item = self._take(batches, rows, size, producer, sequence)
+            self._waiting.append(item)
+            self._changed.notify_all()
+            return item.tickets[0][0]
+
+    def _join(self, batches: Sequence[pa.RecordBatch], rows: int, size: int) -> Ticket | None:
+        """Share the unit of the last append, if no worker has taken it yet and it has room."""
+        last = self._waiting[-1] if self._waiting else None
+        if last is None or last.open is None or len(batches) != 1:
+            return None
+        if last.rows + rows > self._unit_rows or last.bytes + size > JOINED_BYTES_MAX:
+            return None
+        ticket = Ticket()
+        last.open.append(batches[0])
+        last.bytes += size
+        last.tickets.append((ticket, Appended(self._partition, self._next, self._next + rows)))
+        self._next += rows
+        return ticket
 
     def known(self, producer: str | None, sequence: int | None) -> Appended | None:
         """Where an append went that was made before; None for a new one. Nothing may be on its way."""
@@ -116,7 +161,7 @@ class Appender:
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
         with self._changed:
-            last = self._waiting[-1].ticket if self._waiting else None
+            last = self._waiting[-1].tickets[-1][0] if self._waiting else None
             if self._pool is None:
                 self._commit_written()
             if self._failed is not None:
@@ -146,6 +191,8 @@ class Appender:
     def _known(self, producer: str | None, sequence: int | None) -> Ticket | None:
         """The ticket of an append that was made before; None for a new one."""
         if producer is None:
+            if sequence is not None:
+                raise UsageError("A sequence number needs a producer: append(..., producer='name', sequence=n).")
             return None
         if sequence is None or sequence < 0:
             raise UsageError("A producer needs a sequence number for each append, from 0 up.")
@@ -157,7 +204,7 @@ class Appender:
         for item in reversed(self._waiting or self._written):
             if item.producer == producer:  # the first attempt is still on its way: it is durable when that one is
                 ticket = Ticket(self._commit_now if self._pool is None else None)
-                item.ticket.also(ticket, result)
+                item.tickets[0][0].also(ticket, result)
                 return ticket
         ticket = Ticket()
         ticket.resolve(result)
@@ -167,18 +214,30 @@ class Appender:
         self, batches: Sequence[pa.RecordBatch], rows: int, size: int, producer: str | None, sequence: int | None
     ) -> _Append:
         first = self._next
-        units: list[Future[Unit]] = []
+        ticket = Ticket(self._commit_now if self._pool is None else None)
+        item = _Append([(ticket, Appended(self._partition, first, first + rows))], [], size, producer, sequence)
+        if self._pool is not None and producer is None and len(batches) == 1:
+            item.open = list(batches)
+            item.units.append(self._pool.submit(self._encode_joined, item))
+            self._next += rows
+            return item
         for index, batch in enumerate(batches):
             more = index + 1 < len(batches)
             arguments = (batch, self._next, more, False, producer, sequence)
-            units.append(
+            item.units.append(
                 self._pool.submit(self._encode, *arguments) if self._pool else _ready(self._encode(*arguments))
             )
             self._next += batch.num_rows
         if producer is not None and sequence is not None:
             self._marks[producer] = Mark(sequence, first, first + rows)
-        ticket = Ticket(self._commit_now if self._pool is None else None)
-        return _Append(ticket, units, Appended(self._partition, first, first + rows), size, producer, sequence)
+        return item
+
+    def _encode_joined(self, item: _Append) -> Unit:
+        """By a worker: from now on nobody joins."""
+        with self._changed:
+            batches, item.open = item.open or [], None
+        rows = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches)
+        return self._encode(rows, item.tickets[0][1].first_offset, False, False, None, None)
 
     # ---- without threads -----------------------------------------------------------------------------------
 
@@ -205,7 +264,7 @@ class Appender:
             self._fail(error, done)
             raise
         for item in done:
-            item.ticket.resolve(item.result)
+            item.resolve()
 
     # ---- the writing thread --------------------------------------------------------------------------------
 
@@ -215,7 +274,7 @@ class Appender:
             while self._gather(group):
                 self.writer.commit()
                 for item in group:
-                    item.ticket.resolve(item.result)
+                    item.resolve()
                 with self._changed:
                     for item in group:
                         self._waiting.popleft()
@@ -248,15 +307,14 @@ class Appender:
 
     def _write(self, item: _Append) -> int:
         units = [unit.result() for unit in item.units]
-        rows = item.result.end - item.result.first_offset
-        self.writer.write(units, rows, item.producer, item.sequence)
+        self.writer.write(units, item.rows, item.producer, item.sequence)
         item.units.clear()
         return sum(unit.nbytes for unit in units)
 
     def _fail(self, error: BaseException, items: Sequence[_Append]) -> None:
         self._failed = error
         for item in items:
-            item.ticket.fail(error)
+            item.fail(error)
         self.writer.abandon()
 
 

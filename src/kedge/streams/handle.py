@@ -26,7 +26,7 @@ from kedge import codec
 from kedge import host as hosts
 from kedge.errors import ClosedError, CorruptError, UsageError
 from kedge.host import Host
-from kedge.streams import committed, cut, description, named, unit
+from kedge.streams import committed, cut, description, named, summary, unit
 from kedge.streams import schema as schemas
 from kedge.streams.appender import Appender
 from kedge.streams.atomic import AtomicAppends, Share
@@ -37,6 +37,7 @@ from kedge.streams.layout import ROWS_MAX, Lineage
 from kedge.streams.positions import Positions, Subscription, delete_below
 from kedge.streams.recovery import Recovered
 from kedge.streams.ticket import Appended, Ticket
+from kedge.streams.where import Given, Where
 from kedge.streams.writer import PartitionWriter
 
 _WRITES_UNDER_WAY = 4  # a disk is faster with a few requests in its queue than with one
@@ -79,6 +80,10 @@ class Stream:
     def __repr__(self) -> str:
         return f"kedge.stream({self.path!r})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the columns, and how far each partition reaches."""
+        return summary.html(self)
+
     @property
     def id(self) -> str:
         """32 hexadecimal digits that no other stream has."""
@@ -103,7 +108,7 @@ class Stream:
 
     def append(
         self,
-        data: pa.RecordBatch | pa.Table,
+        data: Any,
         partition: int = 0,
         *,
         producer: str | None = None,
@@ -111,6 +116,7 @@ class Stream:
     ) -> Ticket:
         """Append rows; they are durable, all together, when the ticket's `wait()` returns.
 
+        Rows are an Arrow batch or table, a DataFrame, a dict of columns or a list of dicts, with the stream's columns.
         With `producer` and a `sequence` that grows, a retry of an append that did happen does nothing.
         """
         self._check_partition(partition)
@@ -120,7 +126,7 @@ class Stream:
 
     def append_atomic(
         self,
-        parts: Mapping[int, pa.RecordBatch | pa.Table],
+        parts: Mapping[int, Any],
         *,
         producer: str | None = None,
         sequence: int | None = None,
@@ -205,13 +211,15 @@ class Stream:
             if self._threads and self._pool is None:
                 self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kedge-encode")
                 self._io = ThreadPoolExecutor(_WRITES_UNDER_WAY, thread_name_prefix="kedge-io")
-            writer = PartitionWriter(self._files(partition), takeover=self._takeover, io=self._io)
-            self._appenders[partition] = Appender(writer, partition, self._encode, self._pool)
+            writer = PartitionWriter(
+                self._files(partition), takeover=self._takeover, io=self._io, choosers=self._choosers
+            )
+            self._appenders[partition] = Appender(writer, partition, self._encode, self._pool, self._unit_rows)
         return self._appenders[partition].writer
 
     def _encode(
         self,
-        batch: pa.RecordBatch,
+        batch: pa.RecordBatch | pa.Table,
         first_offset: int,
         more: bool,
         atomic: bool,
@@ -260,14 +268,27 @@ class Stream:
         start: int = 0,
         end: int | None = None,
         columns: Sequence[str] | None = None,
+        where: Given | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of [start, end) of one partition (or of each), unit by unit, cut to the range."""
+        """The rows of [start, end) of one partition (or of each), unit by unit, cut to the range.
+
+        `where={"fare": (10, None)}` gives the rows between inclusive bounds; units without any are not read.
+        """
+        asked = self.schema.names if columns is None else columns
+        wanted = None if where is None else Where(self.schema, where)
         for part in range(self.partitions) if partition is None else (partition,):
             for info in self.units(part, start, end):
-                batch = self.read_unit(info, columns)
+                if wanted is not None and not self.may_hold(info, wanted):
+                    continue
+                batch = self.read_unit(info, columns if wanted is None else wanted.columns(asked))
                 low = max(0, start - info.first_offset)
                 high = info.rows if end is None else min(info.rows, end - info.first_offset)
-                yield batch if (low, high) == (0, info.rows) else batch.slice(low, high - low)
+                batch = batch if (low, high) == (0, info.rows) else batch.slice(low, high - low)
+                yield batch if wanted is None else wanted.rows(batch, asked)
+
+    def may_hold(self, info: UnitInfo, wanted: Where) -> bool:
+        """Whether a unit may have a row between the bounds, by its statistics."""
+        return wanted.may_hold(header_of(self._indexes[info.partition].file(info), info))
 
     def to_table(
         self,
@@ -275,11 +296,12 @@ class Stream:
         start: int = 0,
         end: int | None = None,
         columns: Sequence[str] | None = None,
+        where: Given | None = None,
     ) -> pa.Table:
         """The same rows as one table."""
         names = self.schema.names if columns is None else columns
-        schema = pa.schema([self.schema.field(name) for name in names])
-        return pa.Table.from_batches(self.read(partition, start, end, columns), schema=schema)
+        schema = pa.schema([unit.field(self.schema, name) for name in names])
+        return pa.Table.from_batches(self.read(partition, start, end, columns, where), schema=schema)
 
     # ---- trim and subscriptions -----------------------------------------------------------------------
 
@@ -296,11 +318,15 @@ class Stream:
         """Let go of the rows below these offsets, or of units whose event times are all before `older_us`.
 
         Whole segments go, as soon as no subscription needs them; returns the floors that hold now. Without
-        arguments it deletes what subscriptions have passed since the last trim.
+        arguments: what all subscriptions have passed, and nothing when there is none.
         """
         self._check_own()
         ends = self.ends()
+        if below is None and older_us is None:
+            below = self._positions.passed()
         wanted = [below] * self.partitions if isinstance(below, int) else list(below or [0] * self.partitions)
+        if len(wanted) != self.partitions or min(wanted) < 0:
+            raise UsageError(f"Trim {self.path} below one offset, or {self.partitions}, from 0 up; not {below}.")
         if older_us is not None:
             wanted = [max(w, self._first_since(p, older_us)) for p, w in enumerate(wanted)]
         floors = self._positions.raise_floors([min(pair) for pair in zip(wanted, ends, strict=True)])

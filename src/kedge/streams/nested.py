@@ -24,10 +24,12 @@ def leaves_of(field: pa.Field) -> list[pa.Field]:
     return [leaf.with_name(f"{field.name}.{leaf.name}") for inner in field.type for leaf in leaves_of(inner)]
 
 
-def flatten(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of leaves; the same batch when it has no structs."""
+def flatten(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    """The same rows with leaves for columns; the same object when it has no structs."""
     if not any(pa.types.is_struct(kind) for kind in batch.schema.types):
         return batch
+    if isinstance(batch, pa.Table):
+        return pa.Table.from_batches([flatten(piece) for piece in batch.to_batches()])
     arrays = [
         leaf for field, array in zip(batch.schema, batch.columns, strict=True) for leaf in _leaves(field, array)
     ]

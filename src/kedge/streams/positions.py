@@ -61,6 +61,10 @@ class Positions:
                 lowest = [min(pair) for pair in zip(lowest, positions, strict=True)]
         return lowest
 
+    def passed(self) -> list[int]:
+        """How far all subscriptions are; 0 when there is none."""
+        return [position if position < 1 << 62 else 0 for position in self.needed()]
+
     def names(self) -> list[str]:
         """The subscriptions that exist."""
         return [name[len(FOLDER) + 1 : -5] for name in self._store.list(FOLDER) if name.endswith(".json")]
@@ -89,8 +93,8 @@ class Positions:
 
 
 def _file(name: str) -> str:
-    if "/" in name:
-        raise UsageError(f"{name!r} is not a subscription's name: it has a '/'.")
+    if not name or "/" in name or name.startswith("."):
+        raise UsageError(f"{name!r} is not a subscription's name: it is empty, has a '/' or begins with a dot.")
     return checked_name(f"{FOLDER}/{name}.json")
 
 
@@ -116,7 +120,11 @@ class Subscription:
             positions.write(name, self.positions)
 
     def commit(self, positions: Sequence[int]) -> None:
-        """Save how far the reader is; it never goes back."""
+        """Save how far the reader is in each partition; it never goes back."""
+        if len(positions) != len(self.positions):
+            raise UsageError(
+                f"Give {len(self.positions)} positions, one for each partition, not {list(positions)}."
+            )
         ahead = [max(pair) for pair in zip(self.positions, positions, strict=True)]
         if ahead != self.positions:
             self._saved.write(self.name, ahead)

@@ -37,13 +37,13 @@ from kedge.streams.layout import (
     seed,
 )
 
-__all__ = ["ROWS_MAX", "Header", "Lineage", "bounds", "decode", "encode", "header", "place", "seed"]
+__all__ = ["ROWS_MAX", "Header", "Lineage", "bounds", "decode", "encode", "field", "header", "place", "seed"]
 
 PAGE = 4096
 
 
 def encode(
-    batch: pa.RecordBatch,
+    batch: pa.RecordBatch | pa.Table,
     *,
     first_offset: int,
     seed: int,
@@ -59,8 +59,8 @@ def encode(
 ) -> NDArray[np.uint8]:
     """The bytes of a unit, in memory that begins at a page: what direct writes want.
 
-    `choosers` remember from unit to unit which codec suits which column; with `whole_pages` zeros follow the unit, up
-    to the end of its last page.
+    The chunks of a table are put together column by column, while they are in the cache. `choosers` remember from unit
+    to unit which codec suits which column; with `whole_pages` zeros follow the unit, up to the end of its last page.
     """
     batch = nested.flatten(batch)
     rows = batch.num_rows
@@ -70,8 +70,8 @@ def encode(
     column_table = np.zeros(batch.num_columns, COLUMN)
     entries: list[tuple[Any, ...]] = []
     bodies: list[NDArray[np.uint8]] = []
-    for index, array in enumerate(batch.columns):
-        _encode_column(index, array, choosers, column_table[index : index + 1], entries, bodies)
+    for index, column in enumerate(batch.columns):
+        _encode_column(index, _whole(column), choosers, column_table[index : index + 1], entries, bodies)
     size = header_size(len(column_table), len(bodies), lineage, producer)
     header_bytes = size
     buffer_table = np.zeros(len(bodies), BUFFER)
@@ -85,6 +85,13 @@ def encode(
         column_table, buffer_table,
     )  # fmt: skip
     return _assemble(pack(head), buffer_table, bodies, aligned(size, PAGE) if whole_pages else size)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column in one piece. A table releases the interpreter's lock while it copies, `concat_arrays` does not."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return pa.Table.from_arrays([column], ["c"]).combine_chunks().column(0).chunk(0)
 
 
 def _encode_column(
@@ -150,19 +157,20 @@ def decode(
     if len(header.columns) != len(kept):
         raise CorruptError(f"byte {start}: {len(header.columns)} columns where the stream has {len(kept)}.")
     whole = np.frombuffer(buf, np.uint8, header.bytes, start)
-    picked = pa.schema([_field(schema, name) for name in (schema.names if columns is None else columns)])
+    picked = pa.schema([field(schema, name) for name in (schema.names if columns is None else columns)])
     leaves = (
         _decode_column(whole, header, kept.get_field_index(leaf.name), leaf, start)
-        for field in picked
-        for leaf in nested.leaves_of(field)
+        for column in picked
+        for leaf in nested.leaves_of(column)
     )
-    arrays = [nested.nest(leaves, field) for field in picked]
+    arrays = [nested.nest(leaves, column) for column in picked]
     if not arrays:  # rows without columns: count(*)
         return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), header.rows, [None]))
     return pa.RecordBatch.from_arrays(arrays, schema=picked)
 
 
-def _field(schema: pa.Schema, name: str) -> pa.Field:
+def field(schema: pa.Schema, name: str) -> pa.Field:
+    """A column by its name; UsageError when there is none."""
     index = schema.get_field_index(name)
     if index < 0:
         raise UsageError(f"There is no column {name!r}; there are {', '.join(schema.names)}.")

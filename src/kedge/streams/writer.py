@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kedge.codec import Choosers
 from kedge.errors import ClosedError, KedgeError
 from kedge.host import File
 from kedge.streams import layout
@@ -28,13 +30,25 @@ from kedge.streams.recovery import create_segment, recover
 from kedge.streams.segment import PAGE, Mark, SegmentName
 
 _ALONE_BYTES = 256 << 10  # a smaller unit is not worth another thread's time
+_PART_BYTES = 1 << 20  # of a large unit: all of them still go around the page cache
+_MEASURED_BYTES = 1 << 20  # a smaller group takes as long as a sync does, whatever its size
+_FADE = 0.97  # a bandwidth that is not reached again is forgotten: half of it after 23 groups
 
 
 class PartitionWriter:
     """Holds a partition's epoch until it is closed."""
 
-    def __init__(self, files: PartitionFiles, *, takeover: bool = False, io: Executor | None = None) -> None:
-        self._files, self._io = files, io
+    def __init__(
+        self,
+        files: PartitionFiles,
+        *,
+        takeover: bool = False,
+        io: Executor | None = None,
+        choosers: Choosers | None = None,
+    ) -> None:
+        self._files, self._io, self._choosers = files, io, choosers
+        self._begun_ns = self._group_bytes = 0  # of what is written and not yet synced
+        self._bandwidth = 0.0  # bytes per second
         self._under_way: list[Future[None]] = []
         self._claim = files.epochs.claim(takeover=takeover)
         self._file: File | None = None
@@ -69,6 +83,9 @@ class PartitionWriter:
     ) -> None:
         """Write the units of one append (whole pages each); durable only after `commit`."""
         self._check_open()
+        if not self._group_bytes:
+            self._begun_ns = self._files.host.clock.monotonic_ns()
+        self._group_bytes += sum(unit.nbytes for unit in units)
         try:
             self._write(units)
         except (OSError, KedgeError) as error:
@@ -93,6 +110,15 @@ class PartitionWriter:
             self._sync()
         except (OSError, KedgeError) as error:
             raise self._break(error) from error
+        self._measure()
+
+    def _measure(self) -> None:
+        """Tell the choosers what the disk takes: the best of late, since small groups show its latency."""
+        size, self._group_bytes = self._group_bytes, 0
+        taken_ns = self._files.host.clock.monotonic_ns() - self._begun_ns
+        if self._choosers is not None and size >= _MEASURED_BYTES and taken_ns > 0:
+            self._bandwidth = max(size / taken_ns * 1e9, _FADE * self._bandwidth)
+            self._choosers.measured(self._bandwidth)
 
     def publish(self, *, durable: bool = False) -> int:
         """Let everything written be seen: `prepare` comes first; the new end."""
@@ -137,7 +163,8 @@ class PartitionWriter:
             if self._io is None or unit.nbytes < _ALONE_BYTES:
                 self._file.write(unit, position)
             else:  # several at a time: a disk wants a queue
-                self._under_way.append(self._io.submit(self._file.write, unit, position))
+                for part in _parts(unit):
+                    self._under_way.append(self._io.submit(self._file.write, unit[part], position + part.start))
             offset += rows
             position += unit.nbytes
         self._written = replace(self._written, position=position)
@@ -201,3 +228,10 @@ class PartitionWriter:
             self._file.close()
             self._file = None
         self._claim.close()
+
+
+def _parts(unit: NDArray[np.uint8]) -> list[slice]:
+    """A unit in parts of a mebibyte or a little more, each whole pages."""
+    count = max(1, unit.nbytes // _PART_BYTES)
+    starts = [unit.nbytes * part // count // PAGE * PAGE for part in range(count)]
+    return [slice(*ends) for ends in pairwise([*starts, unit.nbytes])]
