@@ -194,3 +194,33 @@ def test_a_learned_forecast_states_its_error() -> None:
     forecast = move.precompute(work, size, chances, 0.4, method="learned", run=move.threads(2))
     assert forecast.error is not None
     assert 0 <= forecast.error < 0.2
+
+
+@pytest.mark.slow
+def test_many_tasks_are_trained_in_groups_and_confirmed_one_by_one() -> None:
+    chances = move.transitions([[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]], lowest=4)
+    rng = np.random.default_rng(6)
+    work, size = rng.integers(5, 40, 200), rng.integers(5, 40, 200)
+    forecast = move.precompute(
+        work, size, chances, 0.5, method="learned", replica=False, run=move.threads(2), effort=0.2
+    )
+    path = chances.path(4, 80, 7)
+    ours, plain = (move.mean_cost(work, size, path, 0.5, 0.0, f) for f in (forecast, None))
+    assert (forecast.gain > 0.0) == bool(forecast.weights.any())
+    assert ours <= plain
+
+
+@pytest.mark.slow
+def test_a_least_load_is_kept_in_view_of_the_future_too() -> None:
+    chances = move.transitions([[0.0, 1.0], [1.0, 0.0]], lowest=3)
+    work, size = loads(3, 40)
+    forecast = move.precompute(
+        work, size, chances, 0.5, least=0.5, method="learned", replica=False, run=move.threads(2), effort=0.2
+    )
+    route = [0] * 40
+    for nodes in (3, 4, 3, 4, 3):
+        plan = move.aware(route, work, size, nodes, 0.5, forecast, least=0.5)
+        assert min(plan.loads().values()) >= 0.5 * sum(work) / nodes
+        assert max(plan.loads().values()) <= 1.5 * sum(work) / nodes
+        assert plan.planner == "mtm-aware"
+        route = plan.after

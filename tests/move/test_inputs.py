@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -183,6 +184,7 @@ def test_a_plan_unpacks_and_shows_itself() -> None:
         html = shown._repr_html_()
         assert html.count("<div>") == html.count("</div>") == 1
         assert "<table>" in html
+        ElementTree.fromstring(html.replace("<br>", "<br/>"))
         json.dumps(shown.to_json())
     assert plan._repr_html_().count("<svg") == 2
     widened = move.single([0] * 4, [5, 1, 1, 1], [1] * 4, 2, 0.1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import oracle
 
-from kedge.move import bounds, direct, intervals, ssm
+from kedge.move import anymap, bounds, direct, intervals, phases, ssm
 from kedge.move.learn import pairs
 from kedge.move.limits import problem, share
 
@@ -102,3 +104,44 @@ def test_the_knapsack_bound_is_exact_and_falls_back_to_a_bound(lane) -> None:
         best = min(sum(size[s]) for s in subsets if sum(work[s]) >= excess)
         assert bounds.cover(work[order], size[order], excess, 100_000) == best
         assert bounds.cover(work[order], size[order], excess, 1) <= best
+
+
+def test_the_other_kernels_compiled_and_not(lane) -> None:
+    for seed in lane.seeds(4, 30, 500):
+        given, sums, cap, old = tables(seed, tasks_max=14)
+        rng = np.random.default_rng(seed)
+        first, last = ssm.windows(sums, cap, 0)
+        at, starts, _ = pairs(first)
+        kept = intervals.prefix(given.size).astype(float)
+        band = intervals.band(sums, given.nodes, cap)
+        new = np.array([0, *sorted(rng.integers(0, given.tasks + 1, 2)), given.tasks])
+        call = (kept, old, kept, new, first, last, rng.random(len(starts)), at, band)
+        fast, slow = direct.best_bounds(*call), direct.best_bounds.py_func(*call)
+        assert np.array_equal(fast[0], slow[0])
+        assert fast[1:] == slow[1:]
+        home = rng.integers(-1, given.nodes, given.tasks)
+        start = rng.integers(0, given.nodes, given.tasks)
+        search = (home, given.work, given.size, given.nodes, (cap, 0), start, 800, seed)
+        fast, slow = anymap._anneal(*search), anymap._anneal.py_func(*search)
+        assert fast[0] == slow[0]
+        assert np.array_equal(fast[1], slow[1])
+        if cap and given.nodes > 1:
+            priced = (home, given.work * 1000 // cap, given.size, given.nodes - 1, 1, given.nodes, 50, 12)
+            priced = (np.minimum(home, given.nodes - 2), *priced[1:])
+            assert np.isclose(bounds._priced(*priced), bounds._priced.py_func(*priced))
+
+
+def test_phases_compiled_and_not(lane) -> None:
+    for seed in lane.seeds(10, 60, 600):
+        rng = np.random.default_rng(seed)
+        size = int(rng.integers(1, 7))
+        weights = sum(
+            int(rng.integers(1, 9)) * np.eye(size, dtype=np.int64)[rng.permutation(size)] for _ in range(4)
+        )
+        fast, slow = np.full(size, -1), np.full(size, -1)
+        assert phases._matched(weights, fast) == phases._matched.py_func(weights, slow)
+        assert np.array_equal(fast, slow)
+        assert sorted(fast.tolist()) == list(range(size))
+        # the smallest entry of the matching is as large as can be
+        best = max(min(weights[range(size), list(order)]) for order in itertools.permutations(range(size)))
+        assert int(weights[np.arange(size), fast].min()) == best

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kedge.bench import note
 
 # name of a line -> (x values, y values)
@@ -61,7 +63,7 @@ def draw(out: Path, name: str, title: str, panels: list[Panel]) -> bool:
         note("matplotlib is not installed (pip install 'kedge[plot]'): no pictures, numbers only")
         return False
     pyplot.rcParams.update({"font.size": 10.5, "font.family": "DejaVu Sans", "text.color": _INK})
-    figure, spots = pyplot.subplots(1, len(panels), figsize=(5.0 * len(panels) + 0.4, 4.5), squeeze=False)
+    figure, spots = pyplot.subplots(1, len(panels), figsize=(5.0 * len(panels) + 0.4, 4.3), squeeze=False)
     for spot, panel in zip(spots[0], panels, strict=True):
         _fill(spot, panel)
     labels = list(panels[0].lines)
@@ -80,7 +82,7 @@ def draw(out: Path, name: str, title: str, panels: list[Panel]) -> bool:
     elif not shared:
         for spot in spots[0]:
             spot.legend(frameon=False)
-    figure.tight_layout(rect=(0, bottom, 1, 0.97))
+    figure.tight_layout(rect=(0, bottom, 1, 1))
     figure.savefig(out / f"{name}.png", dpi=130, facecolor="white")
     pyplot.close(figure)
     return True
@@ -109,7 +111,13 @@ def _fill(spot: Any, panel: Panel) -> None:
         spot.set_yscale("symlog", linthresh=1.0, linscale=0.6)
     elif axes.y_kind == "log":
         spot.set_yscale("log")
-    if axes.y_ticks:
+    if axes.y_kind == "log" and not axes.y_ticks:
+        values = [value for _, y in panel.lines.values() for value in y if value > 0] or [1.0]
+        low, high = int(np.floor(np.log10(min(values)))), int(np.ceil(np.log10(max(values))))
+        ticks = [10.0**power for power in range(low, max(high, low + 1) + 1)]
+        spot.set_yticks(ticks, [f"{value:g}" for value in ticks])
+        spot.set_ylim(ticks[0], ticks[-1])
+    elif axes.y_ticks:
         spot.set_yticks(axes.y_ticks, [f"{value:g}" for value in axes.y_ticks])
         spot.set_ylim(axes.y_ticks[0], axes.y_ticks[-1])
     elif axes.y_kind == "linear":

@@ -16,6 +16,8 @@ from kedge.move.mtm import Transitions
 from kedge.move.planners import by_intervals, limits, name
 from kedge.move.plans import Plan, finish
 
+_GROUPS = 64
+
 
 def aware(
     assignment: ArrayLike,
@@ -69,7 +71,8 @@ def precompute(
 
     A learned forecast's stated error is measured: the same method is trained on a replica of the instance that is
     small enough for the exact table, and both policies follow the same long path there. `effort` scales the number
-    of policies that are tried.
+    of policies that are tried. More than 128 tasks are trained in 64 groups of neighbours; prices carry over, since
+    they are made of shares, and whether they help is then measured on all tasks.
     """
     given = problem(np.zeros(np.asarray(work).shape, np.int64), work, size, 1)
     if not 0 <= gamma < 1:
@@ -81,10 +84,36 @@ def precompute(
         most = max(states, 1)
         return pmc.table(given.work, given.size, transitions, tau, gamma, least=least, run=run, states_max=most)
     tried = {"rounds": max(4, round(24 * effort**0.5)), "population": max(12, round(48 * effort**0.5))}
-    forecast = _best_trained(given, transitions, tau, gamma, least, run, seed, tried)
+    small = _grouped(given)
+    forecast = _best_trained(small, transitions, tau, gamma, least, run, seed, tried)
+    if small is not given:
+        forecast = _confirmed(given, forecast, least, seed)
     if not replica:
         return forecast
     return replace(forecast, error=replica_error(given.work, given.size, transitions, tau, gamma, least, run, seed))
+
+
+def _grouped(given: Problem) -> Problem:
+    """Neighbours taken together, where there are many tasks."""
+    if given.tasks <= 2 * _GROUPS:
+        return given
+    return _merged(given, _GROUPS)
+
+
+def _merged(given: Problem, groups: int) -> Problem:
+    edges = np.arange(groups) * given.tasks // groups
+    work, size = np.add.reduceat(given.work, edges), np.add.reduceat(given.size, edges)
+    return replace(given, route=np.zeros(groups, np.int64), work=work, size=size)
+
+
+def _confirmed(given: Problem, forecast: learn.Learned, least: float, seed: int) -> learn.Learned:
+    """The forecast with its gain over SSM on all tasks; one that has none is replaced by SSM."""
+    steps = int(np.clip(60 * 256 // given.tasks, 12, 60))
+    path = forecast.transitions.path(forecast.transitions.lowest, steps, seed + 1)
+    cost, alone = (mean_cost(given.work, given.size, path, forecast.tau, least, f) for f in (forecast, None))
+    if cost >= alone:
+        return replace(forecast, weights=np.zeros_like(forecast.weights), gain=0.0)
+    return replace(forecast, gain=1 - cost / alone)
 
 
 def _best_trained(
@@ -113,14 +142,11 @@ def replica_error(
 ) -> float:
     """How far the learned policy's cost per move is above the exact policy's on a small replica."""
     small = shrunk(transitions, most=4)
-    tasks = min(len(work), 16)
-    edges = (np.arange(tasks) * len(work)) // tasks
-    few_work, few_size = np.add.reduceat(work, edges), np.add.reduceat(size, edges)
-    exact = pmc.table(few_work, few_size, small, tau, gamma, least=least, run=run)
-    few = problem(np.zeros(tasks, np.int64), few_work, few_size, 1)
+    few = _merged(problem(np.zeros(len(work), np.int64), work, size, 1), min(len(work), 16))
+    exact = pmc.table(few.work, few.size, small, tau, gamma, least=least, run=run)
     guess = _best_trained(few, small, tau, gamma, least, run, seed, {})
     path = small.path(small.lowest, 500, seed)
-    best, ours = (mean_cost(few_work, few_size, path, tau, least, f) for f in (exact, guess))
+    best, ours = (mean_cost(few.work, few.size, path, tau, least, f) for f in (exact, guess))
     return max(0.0, ours / best - 1) if best > 0 else 0.0
 
 
