@@ -50,7 +50,7 @@ def main(spark: Any, url: str, folder: Path, say: Callable[[str], None] = print)
             say(f"  version {store.version}: {rides} rides, fares {dict(sorted(fares.items()))}")
 
         for number, batch in enumerate(BATCHES):
-            spark.createDataFrame(batch, SCHEMA).coalesce(1).write.parquet(f"{folder}/in/{number}")
+            write(spark, folder, number, batch)
             say(f"batch {number}: {len(batch)} rows, both queries")
             run("fares", "rides")
 
@@ -58,7 +58,10 @@ def main(spark: Any, url: str, folder: Path, say: Callable[[str], None] = print)
         forget(folder / "rides" / "commits", 2)
         run("rides")
 
-        say("'fares' is rewound to batch 1 (its checkpoint is put back), and runs again")
+        say(
+            "A fare in batch 2 was wrong: 'fares' is rewound to batch 1 (its checkpoint is put back), and runs again"
+        )
+        write(spark, folder, 2, [("b1", 9.0), ("b4", 4.0), ("b4", 4.5)])
         for kind in ("commits", "offsets"):
             for batch in (1, 2):
                 forget(folder / "fares" / kind, batch)
@@ -68,6 +71,11 @@ def main(spark: Any, url: str, folder: Path, say: Callable[[str], None] = print)
         for version in store.versions():
             say(f"  version {version.number}: {version.cells} cells changed, {version.key or 'the empty store'}")
         return {"fares": store.map("fares").to_dict(), "rides": store.counter("rides").value}
+
+
+def write(spark: Any, folder: Path, number: int, rows: list[tuple[str, float]]) -> None:
+    """One file of input, in place of an older one."""
+    spark.createDataFrame(rows, SCHEMA).coalesce(1).write.mode("overwrite").parquet(f"{folder}/in/{number}")
 
 
 def forget(folder: Path, batch: int) -> None:

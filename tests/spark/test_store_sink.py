@@ -94,9 +94,9 @@ def test_the_example_runs_and_ends_as_it_says(spark, tmp_path, redis_store):
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "two_queries_one_store.py"))
     said: list[str] = []
     found = example["main"](spark, f"{redis_store}?name=kedge", tmp_path, said.append)
-    assert found == {"fares": {"b1": 7.5, "b2": 5.0, "b3": 3.0, "b4": 4.5}, "rides": 7}
+    assert found == {"fares": {"b1": 9.0, "b2": 5.0, "b3": 3.0, "b4": 4.5}, "rides": 7}
     assert example["any_client"](redis_store) == {
-        "fares": {"b1": "7.5", "b2": "5.0", "b3": "3.0", "b4": "4.5"},
+        "fares": {"b1": "9.0", "b2": "5.0", "b3": "3.0", "b4": "4.5"},
         "rides": "7",
     }
     assert any("fares#1" in line for line in said)

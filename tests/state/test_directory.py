@@ -259,6 +259,16 @@ def test_a_damaged_layer_is_said_and_not_read(tmp_path):
         open_store(str(tmp_path / "store"))
 
 
+def test_the_empty_version_is_no_younger_than_the_first(tmp_path):
+    store = open_store(str(tmp_path / "store"))
+    store.set("s").add(1)
+    store.checkpoint()
+    again = open_store(str(tmp_path / "store"))
+    empty, first = again.versions()
+    assert empty.at_us <= first.at_us
+    assert again.compact(age_seconds=0) == [1]
+
+
 def test_compaction_leaves_no_garbage(tmp_path):
     store = open_store(str(tmp_path / "store"))
     members = store.set("s")

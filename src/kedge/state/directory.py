@@ -57,6 +57,10 @@ class DirectoryJournal:
         """Bring an empty store to where the records lead."""
         records = [record for record in self._ledger.records() if record["kind"] != "claim"]
         bases = [at for at, record in enumerate(records) if record["kind"] == "base"]
+        made = [record["version"]["at_us"] for record in records if record["kind"] == "checkpoint"]
+        owner.line.versions[0] = Version(
+            0, min([owner.line.versions[0].at_us, *made])
+        )  # no record says when it began
         for record in records[bases[-1] if bases else 0 :]:
             if record["store"] != FORMAT:
                 raise CorruptError(
