@@ -32,9 +32,13 @@ BATCHES = "sink-batches"
 class Sink:
     """`sink(frame, batch_id)`: pass it to `foreachBatch`, or call it with an Arrow table."""
 
-    def __init__(self, store: Store, apply: Callable[[Store, Any], None], query: str) -> None:
+    def __init__(self, store: Store, apply: Any, query: str) -> None:
         if not query or "#" in query:
             raise UsageError(f"{query!r} can't name a query: use plain text without '#'.")
+        if not callable(apply):
+            raise UsageError(
+                f"{apply!r} can't apply a batch: pass a function (store, table), such as into_map(...)."
+            )
         self._store, self._apply, self.query = store, apply, query
 
     def __call__(self, frame: Any, batch_id: int) -> int:
