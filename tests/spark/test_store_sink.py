@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import time
@@ -80,19 +81,31 @@ def test_two_queries_share_a_store_and_each_batch_counts_once(spark, tmp_path, r
     start(spark, tmp_path / "in", tmp_path / "two", lambda w: w.foreachBatch(rides)).awaitTermination(120)
     assert shared(url).counter("rides").value == 4
 
-    shutil.rmtree(tmp_path / "one")  # both queries are rewound: the store goes back with the first that comes
+    shutil.rmtree(tmp_path / "one")  # both queries are rewound to their beginning
     shutil.rmtree(tmp_path / "two")
-    shared(url).rollback(0)
     both()
     assert shared(url).counter("rides").value == 4
     assert open_store(url, read_only=True).map("fares").to_dict() == {1: 1.0, 2: 5.0, 3: 3.0}
     release(url)
 
 
-def test_the_format_needs_no_function(spark, tmp_path):
-    from kedge.spark.store_sink import StoreFormat
+def test_the_example_runs_and_ends_as_it_says(spark, tmp_path, redis_store):
+    """`df.writeStream.foreachBatch(store.sink(...))`: a retried batch, a rewound query, two queries, one store."""
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "two_queries_one_store.py"))
+    said: list[str] = []
+    found = example["main"](spark, f"{redis_store}?name=kedge", tmp_path, said.append)
+    assert found == {"fares": {"b1": 9.0, "b2": 5.0, "b3": 3.0, "b4": 4.5}, "rides": 7}
+    assert example["any_client"](redis_store) == {
+        "fares": {"b1": "9.0", "b2": "5.0", "b3": "3.0", "b4": "4.5"},
+        "rides": "7",
+    }
+    assert any("fares#1" in line for line in said)
 
-    spark.dataSource.register(StoreFormat)
+
+def test_the_format_needs_no_function(spark, tmp_path):
+    import kedge
+
+    kedge.register(spark)
     url = str(tmp_path / "store")
     write(spark, tmp_path / "in", 1, [(1, 1.0), (2, 2.0)])
 
@@ -106,3 +119,12 @@ def test_the_format_needs_no_function(spark, tmp_path):
     store = open_store(url, read_only=True)
     assert set(store.set("ids")) == {1, 2, 3}
     assert [version.key for version in store.versions()] == [None, "q#0", "q#1"]
+
+
+def test_options_that_say_nothing_or_two_things_are_refused():
+    from kedge.errors import UsageError
+    from kedge.spark.store_sink import apply_of
+
+    for options in ({}, {"set": "s"}, {"map": "m", "key": "k"}, {"set": "s", "column": "c", "counter": "n"}):
+        with pytest.raises(UsageError, match="one way"):
+            apply_of(options)

@@ -88,7 +88,15 @@ def changes_agree(store: Any, model: m.Model, one: int, other: int) -> None:
     for name in "mz":
         want = {cell for cell in old[name].keys() | new[name].keys() if old[name].get(cell) != new[name].get(cell)}
         assert set(found.get(name, {})) == want
+    here = dict(enumerate(old["l"]))
+    for cell, (was, _) in _list_changes(store, one, other):
+        assert (None if was is None else m.tagged(was)) == here.get(cell)
     assert found.get("c", {}) == ({None: (old["c"], new["c"])} if old["c"] != new["c"] else {})
+
+
+def _list_changes(store: Any, one: int, other: int) -> list[tuple[int, tuple[Any, Any]]]:
+    """The cells of the list that differ, by their index in the first version."""
+    return [(change.cell, (change.old, change.new)) for change in store.changes(one, other, structure="l")]
 
 
 def replay_agrees(store: Any, model: m.Model, one: int, other: int) -> None:

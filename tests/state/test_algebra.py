@@ -13,7 +13,7 @@ from kedge.errors import CorruptError, UsageError
 from kedge.state.commands import Raw
 from kedge.state.delta import UNKNOWN, CellDelta, IntDelta, chain
 from kedge.state.pack import Packed, blind, pack, unpack
-from kedge.state.values import TYPES, decode, encode
+from kedge.state.values import TYPES, decode, encode, encode_all
 
 CELLS = st.sampled_from([b"a", b"b", b"c", b"\0", b""])
 STATES = st.dictionaries(CELLS, st.sampled_from([b"1", b"2", b"long" * 80]))
@@ -90,6 +90,14 @@ def test_any_value_reads_back_with_its_type(value):
     found = decode(encode(value))
     assert type(found) is type(value)
     assert repr(found) == repr(value)
+
+
+@given(st.one_of(*[st.lists(one) for one in (st.text(), st.binary(), st.integers(), st.floats(), VALUES)]))
+def test_many_values_are_encoded_like_each(values):
+    assert encode_all(values) == [encode(value) for value in values]
+    for type_, kind in (("str", str), ("bytes", bytes), ("int", int), ("float", float)):
+        if all(type(value) is kind for value in values):
+            assert encode_all(values, type_) == [encode(value, type_) for value in values]
 
 
 @given(st.one_of(st.text(), st.integers().map(str), st.floats().map(repr), st.just("\0s")))

@@ -142,8 +142,9 @@ def test_a_full_disk_is_said_and_loses_nothing():
         host.fail_at[call] = errno.ENOSPC
     with pytest.raises(UnavailableError, match="open it again"):
         store.checkpoint()
-    with pytest.raises(ClosedError, match="a write failed"):
-        store.checkpoint()
+    for call in (store.checkpoint, lambda: members.add(1)):
+        with pytest.raises(ClosedError, match="a write failed"):
+            call()
     host.fail_at.clear()
     again = open_store("/data/store", host=host)
     assert again.version == version
@@ -241,9 +242,10 @@ def test_the_older_of_two_writers_is_fenced(tmp_path):
     second.checkpoint()
     reader = open_store(str(tmp_path / "store"), read_only=True)
     assert set(reader.set("s")) == {"a", "c"}
-    reader.set("s").add("d")
-    with pytest.raises(UsageError, match="read-only"):
-        reader.checkpoint()
+    for call in (lambda: reader.set("s").add("d"), reader.checkpoint, reader.rollback, lambda: reader.set("new")):
+        with pytest.raises(UsageError, match="read-only"):
+            call()
+    assert set(reader.set("s")) == {"a", "c"}
 
 
 def test_a_damaged_layer_is_said_and_not_read(tmp_path):
@@ -257,6 +259,16 @@ def test_a_damaged_layer_is_said_and_not_read(tmp_path):
     damaged.write_bytes(data)
     with pytest.raises(CorruptError, match="checksum"):
         open_store(str(tmp_path / "store"))
+
+
+def test_the_empty_version_is_no_younger_than_the_first(tmp_path):
+    store = open_store(str(tmp_path / "store"))
+    store.set("s").add(1)
+    store.checkpoint()
+    again = open_store(str(tmp_path / "store"))
+    empty, first = again.versions()
+    assert empty.at_us <= first.at_us
+    assert again.compact(age_seconds=0) == [1]
 
 
 def test_compaction_leaves_no_garbage(tmp_path):

@@ -12,7 +12,7 @@ from state_histories import steps
 from kedge.errors import ClosedError, ConflictError, CorruptError, UnavailableError, UsageError
 from kedge.host import local
 from kedge.state import open_store
-from kedge.state.redis_link import Link
+from kedge.state.redis_link import Link, pack
 from kedge.state.redis_store import open_redis
 from kedge.state.store import Store
 
@@ -141,6 +141,46 @@ def test_the_older_of_two_writers_is_fenced(redis_url):
     assert set(second.set("s")) == {"a"}
     second.set("s").add("c")
     assert set(open_store(redis_url, read_only=True).set("s")) == {"a", "c"}
+
+
+def test_a_writer_without_its_watch_is_caught(redis_url, monkeypatch):
+    """The mutant: transactions that do not watch the epoch."""
+    send = Link._send
+    watch = b"$5\r\nWATCH"
+    monkeypatch.setattr(
+        Link,
+        "_send",
+        lambda self, commands: send(self, [pack(b"PING") if watch in one else one for one in commands]),
+    )
+    first = open_store(redis_url)
+    members = first.set("s")
+    members.add("a")
+    open_store(redis_url)
+    members.add("b")  # the true store raises ConflictError here
+    assert set(open_store(redis_url, read_only=True).set("s")) == {"a", "b"}
+
+
+def test_an_older_writer_that_was_asleep_changes_nothing(redis_url):
+    """Whatever it does when it wakes up: calls, checkpoints, moves, switches, compaction, new structures."""
+    first = open_store(redis_url)
+    first.set("s").add("a")
+    first.checkpoint()
+    first.set("s").add("b")
+    second = open_store(redis_url)
+    before = m.read(m.structures(second)), second.version
+    for call in (
+        lambda: first.set("s").add("c"),
+        lambda: first.set("new"),
+        lambda: first.map("s2"),
+        first.checkpoint,
+        first.rollback,
+        lambda: first.compact(count=1),
+        lambda: first.switch("redo"),
+    ):
+        with pytest.raises(ConflictError, match="newer writer"):
+            call()
+    third = open_store(redis_url)
+    assert (m.read(m.structures(third)), third.version) == before
 
 
 def test_other_clients_read_ordinary_structures(redis_url, redis_socket):

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kedge.errors import ConflictError, UsageError
-from kedge.state import open_store
-from kedge.state.sink import into_counter, into_map, into_set
+from kedge.state import into_counter, into_list, into_map, into_set, into_sorted_set, open_store
 
 
 def table(*ids):
@@ -68,9 +67,66 @@ def test_two_queries_share_a_store(store):
     assert store.counter("rides").value == 6
     rides(table(5), 2)  # only a repeat
     assert store.counter("rides").value == 6
-    with pytest.raises(ConflictError, match="rides#0"):
-        ids(table(9), 0)  # would take the other query's work back
-    assert store.counter("rides").value == 6
+    assert store.map("sink-batches").to_dict() == {"ids": 2, "rides": 2}
+
+
+@pytest.mark.parametrize("scheme", ["undo", "redo", "command", "full"])
+def test_one_of_two_queries_is_rewound_and_the_other_keeps_its_work(store, scheme):
+    store.switch(scheme)
+    ids, fares = (
+        store.sink(into_set("ids", "id"), query="ids"),
+        store.sink(into_map("fares", "id", "fare"), query="f"),
+    )
+    count = store.sink(into_counter("rides"), query="count")
+    more = store.sink(lambda at, rows: at.counter("rides").incr(10 * rows.num_rows), query="more")
+    for batch in range(4):
+        for sink in (ids, fares, count, more):
+            sink(table(batch, batch + 10), batch)
+    ids(table(99), 1)  # batches 1, 2 and 3 are taken back
+    assert store.set("ids") == {0, 10, 99}
+    assert store.map("fares").keys() == {0, 10, 1, 11, 2, 12, 3, 13}
+    assert list(ids.applied()) == [0, 1]
+    count(table(5), 2)
+    assert store.counter("rides").value == 2 * 2 + 1 + 80
+    ids(table(98), 2)
+    ids(table(97), 2)  # a repeat
+    ids(table(96), 3)
+    ids(table(95), 2)
+    assert store.set("ids") == {0, 10, 99, 95}
+    fares(table(50), 0)
+    assert store.map("fares") == {50: 50.0}
+    assert store.set("ids") == {0, 10, 99, 95}
+
+
+def test_a_rewind_that_would_take_another_querys_work_is_refused(store):
+    one, other = store.sink(into_set("ids", "id"), query="one"), store.sink(into_set("ids", "id"), query="other")
+    one(table(1), 0)
+    one(table(2), 1)
+    other(table(3), 0)
+    with pytest.raises(ConflictError, match="others have changed ids"):
+        one(table(9), 0)
+    assert store.set("ids") == {1, 2, 3}
+    assert one.applied() == {0: 1, 1: 2}
+
+
+def test_a_repeat_is_known_after_its_version_was_dropped(store):
+    rare, often = store.sink(into_counter("rare"), query="rare"), store.sink(into_counter("often"), query="often")
+    store.retain(count=3)
+    rare(table(1), 0)
+    for batch in range(6):
+        often(table(1), batch)
+    rare(table(1), 0)
+    assert store.counter("rare").value == 1
+    with pytest.raises(ConflictError, match="further"):
+        often(table(1), 1)
+    assert store.counter("often").value == 6
+
+
+def test_every_structure_can_be_written(store):
+    store.sink(into_list("stops", "id"), query="l")(table(1, 2, 1), 0)
+    store.sink(into_sorted_set("delays", "id", "fare"), query="z")(table(4, 3), 0)
+    assert store.list("stops") == [1, 2, 1]
+    assert list(store.sorted_set("delays").items()) == [(3, 3.0), (4, 4.0)]
 
 
 def test_reopening_keeps_what_was_applied(tmp_path):

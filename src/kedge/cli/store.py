@@ -43,6 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     replay.add_argument("--raw", action="store_true", help="those that were called, not the shortest ones")
     replay.add_argument("--into", metavar="URL", help="apply them to this store and make a version there")
     for sub in (diff, replay):
+        sub.add_argument("--structure", help="only this one")
         sub.add_argument("start", type=int)
         sub.add_argument("end", type=int)
     compact = action("compact", "drop versions; their changes go into the next one that stays")
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     from kedge.state import open_store
 
     writes = args.action in ("rollback", "compact")
+    if writes:
+        open_store(args.url, read_only=True).close()  # a mistyped place is an error, not a new store
     with open_store(args.url, read_only=not writes) as store:
         document, lines = ACTIONS[args.action](store, args)
         if args.json:
@@ -125,7 +128,8 @@ def _contents(kind: str, structure: Any) -> Any:
 
 
 def _diff(store: Store, args: argparse.Namespace) -> Answer:
-    changes = sorted(store.changes(args.start, args.end), key=lambda change: (change.structure, _text(change.cell)))
+    found = store.changes(args.start, args.end, structure=args.structure)
+    changes = sorted(found, key=lambda change: (change.structure, _text(change.cell)))
 
     def lines() -> Iterator[str]:
         for change in changes:
@@ -143,7 +147,7 @@ def _rollback(store: Store, args: argparse.Namespace) -> Answer:
 
 
 def _replay(store: Store, args: argparse.Namespace) -> Answer:
-    commands = list(store.replay(args.start, args.end, raw=args.raw))
+    commands = store.replay(args.start, args.end, raw=args.raw, structure=args.structure)
     version = None
     if args.into:
         from kedge.state import open_store
@@ -156,8 +160,7 @@ def _replay(store: Store, args: argparse.Namespace) -> Answer:
 
     def lines() -> Iterator[str]:
         for command in commands:
-            arguments = ", ".join(repr(argument) for argument in command.arguments)
-            yield f"{command.version:>8}  {command.structure}.{command.verb}({arguments})"
+            yield f"{command.version:>8}  {command}"
         if args.into:
             yield f"{args.into} is at version {version}."
 

@@ -76,7 +76,7 @@ class KedgeSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("kedge")` known to a Spark session.
+    """Make `format("kedge")` (streams) and `format("kedge-store")` (versioned stores) known to a Spark session.
 
     >>> register(spark)
     >>> spark.read.format("kedge").load("data/rides").count()
@@ -85,3 +85,6 @@ def register(spark: SparkSession) -> None:
     # Without it Spark refuses sources that can use filters, rather than not handing them over.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(KedgeSource)
+    from kedge.spark.store_sink import StoreFormat
+
+    spark.dataSource.register(StoreFormat)

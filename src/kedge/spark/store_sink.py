@@ -24,8 +24,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from kedge.errors import KedgeError, UsageError
-from kedge.state import Store, open_store
-from kedge.state.sink import Sink, into_counter, into_map, into_set
+from kedge.state import Store, into_counter, into_list, into_map, into_set, into_sorted_set, open_store
+from kedge.state.sink import Sink
 
 _open: dict[str, Store] = {}
 _lock = Lock()
@@ -103,9 +103,10 @@ class StoreWriter(DataSourceStreamArrowWriter):
 
 
 class StoreFormat(DataSource):
-    """`spark.dataSource.register(StoreFormat)`, then `df.writeStream.format("kedge-store")`.
+    """`kedge.register(spark)`, then `df.writeStream.format("kedge-store")`.
 
-    Options: `url`, `query`, and one of `set` + `column`, `map` + `key` + `value`, `counter`.
+    Options: `url`, `query`, and one of `set` + `column`, `list` + `column`, `map` + `key` + `value`,
+    `sorted_set` + `key` + `value`, `counter`.
     """
 
     @classmethod
@@ -125,15 +126,24 @@ class StoreFormat(DataSource):
 
 def apply_of(options: dict[str, str]) -> Callable[[Store, Any], None]:
     """What the options say to do with a batch; a batch without rows changes nothing."""
-    if "set" in options and "column" in options:
-        apply = into_set(options["set"], options["column"])
-    elif "map" in options and "key" in options and "value" in options:
-        apply = into_map(options["map"], options["key"], options["value"])
-    elif "counter" in options:
-        apply = into_counter(options["counter"])
-    else:
-        raise UsageError("Say where rows go: set + column, map + key + value, or counter.")
-    return lambda store, table: None if table is None else apply(store, table)
+    found = [
+        into(*[options[name] for name in names])
+        for names, into in _INTO.items()
+        if all(name in options for name in names)
+    ]
+    if len(found) != 1:
+        said = "; ".join(" + ".join(names) for names in _INTO)
+        raise UsageError(f"Say where rows go, in one way: {said}.")
+    return lambda store, table: None if table is None else found[0](store, table)
+
+
+_INTO: dict[tuple[str, ...], Callable[..., Callable[[Store, Any], None]]] = {
+    ("set", "column"): into_set,
+    ("list", "column"): into_list,
+    ("map", "key", "value"): into_map,
+    ("sorted_set", "key", "value"): into_sorted_set,
+    ("counter",): into_counter,
+}
 
 
 def _check_columns(options: dict[str, str], columns: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ is the algebra that all of it rests on.
 from __future__ import annotations
 
 from kedge.state.opening import open_store
+from kedge.state.sink import into_counter, into_list, into_map, into_set, into_sorted_set
 from kedge.state.store import Store
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "into_counter", "into_list", "into_map", "into_set", "into_sorted_set", "open_store"]

@@ -36,13 +36,20 @@ class DictCells:
     def put(self, news: Mapping[bytes, bytes | None]) -> CellDelta:
         """Write cells; returns what really changed."""
         done: dict[bytes, tuple[Old, bytes | None]] = {}
+        now, before, missing, drops, gained = self.now, self.before, self.missing, self.missing is None, 0
         for cell, new in news.items():
-            old = self.get(cell)
-            if old is not UNKNOWN and old == new:
+            old = now.get(cell, missing)
+            if old == new:  # UNKNOWN equals nothing
                 continue
-            self.before.setdefault(cell, old)
-            self._set(cell, old, new)
             done[cell] = (old, new)
+            gained += (new is not None) - (old is not None and old is not UNKNOWN)
+            if new is None and drops:
+                del now[cell]
+            else:
+                now[cell] = new
+        for cell in done.keys() - before.keys():
+            before[cell] = done[cell][0]
+        self.size += gained
         return CellDelta(done)
 
     def load(self, facts: Mapping[bytes, bytes | None]) -> None:

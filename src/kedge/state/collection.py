@@ -19,7 +19,7 @@ from kedge.errors import ClosedError, UsageError
 from kedge.state.commands import Spec, check_scheme
 from kedge.state.delta import Ints
 from kedge.state.readers import Live, Reader
-from kedge.state.values import Value, decode, encode
+from kedge.state.values import Value, decode, encode, encode_all
 
 _SHOWN = 20  # members in a notebook
 _SHOWN_OF = 10_000  # a structure of more members is not read for a preview
@@ -173,4 +173,4 @@ def as_ints(values: Any) -> Ints | None:
 
 def encoded(values: Iterable[Any], type_: str) -> list[bytes]:
     """Each value's bytes."""
-    return [encode(value, type_) for value in values]
+    return encode_all(list(values), type_)

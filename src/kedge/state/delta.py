@@ -37,6 +37,11 @@ class CellDelta:
     def __len__(self) -> int:
         return len(self.changes)
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        return sum(len(cell) + _size(old) + _size(new) for cell, (old, new) in self.changes.items())
+
     def inverse(self) -> CellDelta:
         """The way back."""
         return CellDelta({cell: (new, known(old)) for cell, (old, new) in self.changes.items()})
@@ -66,6 +71,11 @@ class IntDelta:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return self.keys.nbytes + self.old.nbytes + self.new.nbytes
+
     def inverse(self) -> IntDelta:
         """The way back."""
         if (self.old == 2).any():
@@ -92,6 +102,10 @@ class IntDelta:
         values: list[Old] = [None, PRESENT, UNKNOWN]
         rows = zip(self.keys.tolist(), self.old.tolist(), self.new.tolist(), strict=True)
         return CellDelta({b"%d" % key: (values[old], PRESENT if new else None) for key, old, new in rows})
+
+
+def _size(value: Old) -> int:
+    return len(value) if isinstance(value, bytes) else 0
 
 
 Delta: TypeAlias = CellDelta | IntDelta

@@ -57,6 +57,10 @@ class DirectoryJournal:
         """Bring an empty store to where the records lead."""
         records = [record for record in self._ledger.records() if record["kind"] != "claim"]
         bases = [at for at, record in enumerate(records) if record["kind"] == "base"]
+        made = [record["version"]["at_us"] for record in records if record["kind"] == "checkpoint"]
+        owner.line.versions[0] = Version(
+            0, min([owner.line.versions[0].at_us, *made])
+        )  # no record says when it began
         for record in records[bases[-1] if bases else 0 :]:
             if record["store"] != FORMAT:
                 raise CorruptError(
@@ -210,11 +214,17 @@ class DirectoryJournal:
 
     # --- objects --------------------------------------------------------------------------------------------------
 
-    def _commit(self, record: dict[str, Any]) -> int:
+    def check_writable(self) -> None:
+        """Nothing changes in a store that was opened to read, or whose last write failed."""
         if self._read_only:
-            raise UsageError(f"The store in {self.root} was opened read-only.")
+            raise UsageError(
+                f"The store in {self.root} was opened read-only. Open it without `read_only` to write."
+            )
         if self._dead:
             raise ClosedError(f"The store in {self.root} is closed: {self._dead}. Open it again.")
+
+    def _commit(self, record: dict[str, Any]) -> int:
+        self.check_writable()
         try:
             return self._ledger.commit({"store": FORMAT, **record})
         except OSError as error:
@@ -227,8 +237,7 @@ class DirectoryJournal:
         """A reference to a blob: the blob itself when it is small."""
         if len(blob) <= INLINE_MAX:
             return {"inline": base64.b64encode(blob).decode()}
-        if self._read_only or self._dead:
-            self._commit({})
+        self.check_writable()
         name = f"objects/{self._rng.token()}"
         try:
             self._store.put(name, blob)

@@ -32,9 +32,25 @@ class Layer:
     images: dict[str, Cells] = field(default_factory=dict[str, Cells])
     raws: list[Raw] = field(default_factory=list[Raw])
 
+    @property
+    def cells(self) -> int:
+        """How many cells changed."""
+        return sum(map(len, self.deltas.values()))
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes, sixteen bytes for a cell of an image; what retention by bytes goes by."""
+        return sum(delta.nbytes for delta in self.deltas.values()) + 16 * sum(
+            image.size for image in self.images.values()
+        )
+
 
 class Journal(Protocol):
     """Where an embedded store writes what must survive; every call returns when it is durable."""
+
+    def check_writable(self) -> None:
+        """An error before anything changes, when nothing can be written."""
+        ...
 
     def checkpoint(self, version: Version, parent: int, layer: Layer, specs: dict[str, Spec]) -> Version:
         """A new version; returns it with the bytes that were stored."""
@@ -74,6 +90,7 @@ class EmbeddedLive:
 
     def switch(self, scheme: str) -> None:
         """The log is the same for all schemes; what is kept beside it changes with the next call."""
+        self._owner.check_writable()
         self.spec = replace(self.spec, scheme=scheme)
         self._owner.specs[self.spec.name] = self.spec
 
@@ -104,6 +121,7 @@ class EmbeddedLive:
 
     def write(self, verb: str, args: list[bytes], news: Mapping[bytes, bytes | None]) -> None:
         """Put the cells; log the call under `command`."""
+        self._owner.check_writable()
         if isinstance(self.cells, IntCells):
             self.cells = self.cells.widen()
         done = self.cells.put(news)
@@ -112,6 +130,7 @@ class EmbeddedLive:
 
     def write_ints(self, verb: str, keys: Ints) -> None:
         """The same for integer members, in bulk."""
+        self._owner.check_writable()
         if not isinstance(self.cells, IntCells):
             cells = [b"%d" % key for key in keys.tolist()]
             self.write(verb, cells, dict.fromkeys(cells, PRESENT if verb == "add" else None))
@@ -165,8 +184,14 @@ class Embedded:
 
     # --- structures -----------------------------------------------------------------------------------------------
 
+    def check_writable(self) -> None:
+        """An error before anything changes, when it could not be made durable."""
+        if self.journal is not None:
+            self.journal.check_writable()
+
     def create(self, spec: Spec) -> None:
         """A new structure, empty at every version there is."""
+        self.check_writable()
         self.specs[spec.name] = spec
         self._live[spec.name] = EmbeddedLive(spec, self)
 
@@ -193,12 +218,15 @@ class Embedded:
 
     def checkpoint(self, key: str | None) -> Version:
         """Close the open layer."""
+        self.check_writable()
         self._diverge()
         parent, number = self.line.at, self.line.next
         layer = self._open_layer(seal=True)
-        version = Version(number, self._clock.now_us(), sum(map(len, layer.deltas.values())), 0, key)
+        version = Version(number, self._clock.now_us(), layer.cells, 0, key)
         if self.journal is not None:
             version = self.journal.checkpoint(version, parent, layer, self.specs)
+        else:
+            version = replace(version, bytes=layer.nbytes)
         self.accept(version, layer)
         return version
 
@@ -245,6 +273,7 @@ class Embedded:
 
     def goto(self, version: int) -> None:
         """Discard the open layer and make another version current."""
+        self.check_writable()
         self.line.check(version)
         self.travel(version)
         if self.journal is not None:
@@ -295,6 +324,7 @@ class Embedded:
 
     def compact(self, stay: list[int]) -> None:
         """Keep only these versions; each takes over the layers of the dropped ones before it."""
+        self.check_writable()
         if self.line.at not in stay:
             raise InternalError("compaction would drop the current version")
         layers: dict[int, Layer] = {}
@@ -327,8 +357,7 @@ class Embedded:
         versions = {number: self.line.versions[number] for number in stay}
         for number, layer in layers.items():
             if layer is not self.layers[number]:
-                cells = sum(map(len, layer.deltas.values()))
-                versions[number] = replace(versions[number], cells=cells, bytes=0)
+                versions[number] = replace(versions[number], cells=layer.cells, bytes=layer.nbytes)
         return versions
 
     def close(self) -> None:

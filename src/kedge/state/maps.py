@@ -11,7 +11,7 @@ import pyarrow as pa
 from kedge.errors import UsageError
 from kedge.state.collection import Gate, View, Writes, as_list, encoded, spread
 from kedge.state.readers import Live, Reader
-from kedge.state.values import Value, decode, encode
+from kedge.state.values import Value, decode
 
 
 class MapView(View, Mapping[Value, Any]):
@@ -114,14 +114,14 @@ class Map(MapView, MutableMapping[Value, Any], Writes):
         fields, values = [*as_list(fields), *named.keys()], [*as_list(values), *named.values()]
         if len(fields) != len(values):
             raise UsageError(f"update() got {len(fields)} fields and {len(values)} values.")
-        names, contents = encoded(fields, self._type), [self._value(value) for value in values]
+        names, contents = encoded(fields, self._type), self._contents(values)
         if names:
             args = [part for pair in zip(names, contents, strict=True) for part in pair]
             with self._lock:
                 self._live.write("update", args, dict(zip(names, contents, strict=True)))
 
-    def _value(self, value: Any) -> bytes:
-        return encode(value, self._values)
+    def _contents(self, values: list[Any]) -> list[bytes]:
+        return encoded(values, self._values)
 
     def setdefault(self, field: Any, default: Any = None) -> Any:
         """The value of a field, which is set to `default` when there is none."""

@@ -112,7 +112,7 @@ class Link:
     def transaction(self, commands: Iterable[bytes]) -> list[Any]:
         """All commands or none; their answers."""
         if self._fence is None:
-            raise UsageError(f"{self.where} was opened read-only.")
+            raise UsageError(f"{self.where} was opened read-only. Open it without `read_only` to write.")
         if self._fenced:
             raise self._conflict()
         key, epoch = self._fence

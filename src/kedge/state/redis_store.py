@@ -69,18 +69,19 @@ class RedisStore:
         meta, versions, entries = self.link.moment(asked)
         fields = dict(zip(meta[::2], meta[1::2], strict=True))
         if not fields:
+            if read_only:
+                raise UsageError(f"There is no {self.link.where}.")
             self.layers.line = Line({0: Version(0, self._clock.now_us())})
-            if not read_only:
-                self._create_store()
+            self._create_store()
             return
         if fields[b"format"] != FORMAT:
             raise CorruptError(
                 f"{self.link.where}: format {fields[b'format']!r} is newer than this Kedge. Upgrade it."
             )
         self.layers.load_versions(versions[1::2], int(fields[b"at"]), int(fields[b"next"]))
-        for name, value in fields.items():
+        for name in sorted(fields):
             if name.startswith(b"s:"):
-                self._load_structure(json.loads(value))
+                self._load_structure(json.loads(fields[name]))
         self._load_open(entries)
 
     def _create_store(self) -> None:

@@ -1,17 +1,21 @@
 """A sink for `foreachBatch`: each batch of a query becomes one version of the store, once.
 
 Invariants, for one query name:
-- A batch's changes and its key become durable together, with the checkpoint; a batch that died half-way is undone.
-- A batch that comes again at once (a retry, or a restart that lost Spark's commit) is recognised and skipped.
+- A batch's changes, and that it was applied (the map `sink-batches`: query -> batch), become durable together, with
+  the checkpoint. A batch that died half-way is undone.
+- A batch that comes again at once (a retry, or a restart that lost Spark's commit) is recognised and skipped, however
+  many versions were dropped since.
 - A batch older than the last one means that the query was rewound: the store rolls back to the version before it.
-  That is refused while another query has written since, because it would undo that query's work as well.
+  When other queries have written since, only this query's own versions are undone, by their inverse, in one version
+  with the batch. That needs structures of its own (counters may be shared): else it is a ConflictError.
 
-What it does not do: decide what a batch means. `apply(store, table)` writes it; here is only the once.
+What it does not do: decide what a batch means. `apply(store, table)` writes it; here is only the once. Changes that
+somebody else left without a checkpoint are undone with a batch that died half-way: the store can't tell them apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,56 +26,79 @@ if TYPE_CHECKING:
     from kedge.state.store import Store
 
 
+BATCHES = "sink-batches"
+
+
 class Sink:
     """`sink(frame, batch_id)`: pass it to `foreachBatch`, or call it with an Arrow table."""
 
-    def __init__(self, store: Store, apply: Callable[[Store, Any], None], query: str) -> None:
+    def __init__(self, store: Store, apply: Any, query: str) -> None:
         if not query or "#" in query:
             raise UsageError(f"{query!r} can't name a query: use plain text without '#'.")
+        if not callable(apply):
+            raise UsageError(
+                f"{apply!r} can't apply a batch: pass a function (store, table), such as into_map(...)."
+            )
         self._store, self._apply, self.query = store, apply, query
 
     def __call__(self, frame: Any, batch_id: int) -> int:
         """Apply one batch unless it was applied already; returns the store's version after it."""
-        with self._store.exclusive():
-            self._store.rollback()  # a batch that died half-way
-            done = self.applied()
-            if done and batch_id in done and max(done) == batch_id:
-                return done[batch_id]
-            if done and batch_id < max(done):
-                self._rewind(done, batch_id)
-            self._apply(self._store, frame.toArrow() if hasattr(frame, "toArrow") else frame)
-            return self._store.checkpoint(key=f"{self.query}#{batch_id}")
+        store = self._store
+        with store.exclusive():
+            store.rollback()  # a batch that died half-way
+            batches = store.map(BATCHES, "str", "int")
+            last = batches.get(self.query)
+            if last == batch_id:
+                return self.applied().get(batch_id, store.version)
+            if last is not None and batch_id < last:
+                self._rewind(batch_id, last)
+            self._apply(store, frame.toArrow() if hasattr(frame, "toArrow") else frame)
+            batches[self.query] = batch_id
+            return store.checkpoint(key=f"{self.query}#{batch_id}")
 
     def applied(self) -> dict[int, int]:
-        """The batches of this query up to the current version, with the versions that they made."""
+        """The batches of this query that count now, with their versions, as far back as versions are kept."""
         found: dict[int, int] = {}
         for version in self._store.versions():
             query, _, batch = (version.key or "").rpartition("#")
             if query == self.query and version.number <= self._store.version:
+                found = {
+                    one: number for one, number in found.items() if one < int(batch)
+                }  # a rewind undid the rest
                 found[int(batch)] = version.number
         return found
 
-    def _rewind(self, done: dict[int, int], batch_id: int) -> None:
-        """Go back to just before the first version of this query that must not have happened."""
-        first = min(number for batch, number in done.items() if batch >= batch_id)
-        versions = self._store.versions()
-        undone = [v for v in versions if first <= v.number <= self._store.version]
-        others = {v.key or "an application" for v in undone if v.number not in done.values()}
-        if others:
+    def _rewind(self, batch_id: int, last: int) -> None:
+        """Take back this query's versions from `batch_id` to `last`."""
+        store, done = self._store, self.applied()
+        numbers = [version.number for version in store.versions()]
+        undone = [done[batch] for batch in range(batch_id, last + 1) if batch in done]
+        if len(undone) <= last - batch_id or undone[0] == numbers[0]:
             raise ConflictError(
-                f"Query {self.query!r} went back to batch {batch_id}, but {', '.join(sorted(others))} wrote to "
-                f"{self._store.url} since. Rewind them too: store.rollback({self._before(first)})."
+                f"Query {self.query!r} went back to batch {batch_id}, further than {store.url} keeps versions: "
+                f"{numbers[0]} is the oldest. Restore the store, or start the query from a later batch."
             )
-        self._store.rollback(self._before(first))
+        before = dict(zip(numbers[1:], numbers, strict=False))
+        since = [number for number in numbers if undone[0] <= number <= store.version]
+        if len(since) == len(undone):
+            store.rollback(before[undone[0]])
+            return
+        mine = self._changed((before[number], number) for number in undone)
+        theirs = self._changed((before[number], number) for number in since if number not in undone)
+        if mine & theirs:
+            raise ConflictError(
+                f"Query {self.query!r} went back to batch {batch_id}, but others have changed "
+                f"{', '.join(sorted(mine & theirs))} in {store.url} since. Rewind them too, and the store: "
+                f"store.rollback({before[undone[0]]})."
+            )
+        steps = [(number, before[number]) for number in reversed(undone)]
+        for command in [command for start, end in steps for command in store.replay(start, end)]:
+            command.apply(store)
 
-    def _before(self, first: int) -> int:
-        older = [v.number for v in self._store.versions() if v.number < first]
-        if not older:
-            raise ConflictError(
-                f"Query {self.query!r} went back further than the store keeps versions: {first} is the oldest. "
-                "Restore the store, or start the query from a later batch."
-            )
-        return older[-1]
+    def _changed(self, steps: Iterable[tuple[int, int]]) -> set[str]:
+        """The structures that these steps changed and that only one query may: counts add up, whoever counts."""
+        changes = [change for start, end in steps for change in self._store.changes(start, end)]
+        return {change.structure for change in changes if change.kind != "counter"} - {BATCHES}
 
 
 def into_set(structure: str, column: str) -> Callable[[Store, pa.Table], None]:
@@ -82,6 +109,16 @@ def into_set(structure: str, column: str) -> Callable[[Store, pa.Table], None]:
 def into_map(structure: str, key: str, value: str) -> Callable[[Store, pa.Table], None]:
     """Batches that set a map's fields from two columns; the last row of a field wins."""
     return lambda store, table: store.map(structure).update(table.column(key), table.column(value))
+
+
+def into_sorted_set(structure: str, member: str, score: str) -> Callable[[Store, pa.Table], None]:
+    """Batches that set members' scores from two columns; the last row of a member wins."""
+    return lambda store, table: store.sorted_set(structure).update(table.column(member), table.column(score))
+
+
+def into_list(structure: str, column: str) -> Callable[[Store, pa.Table], None]:
+    """Batches that append a column's values to a list, in the order of the batch's rows."""
+    return lambda store, table: store.list(structure).extend(table.column(column))
 
 
 def into_counter(structure: str) -> Callable[[Store, pa.Table], None]:

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from kedge.errors import UsageError
-from kedge.state.collection import Gate
+from kedge.state.collection import Gate, encoded
 from kedge.state.maps import Map, MapView
 from kedge.state.readers import Live, Reader
-from kedge.state.values import Value, encode
+from kedge.state.values import Value
 
 
 class SortedSetView(MapView):
@@ -92,8 +92,8 @@ class SortedSet(SortedSetView, Map):
             self.discard(ordered[rank][0])
         return ordered[rank]
 
-    def _value(self, value: Any) -> bytes:
-        encode(value, "float")
-        if math.isnan(value):
+    def _contents(self, values: list[Any]) -> list[bytes]:
+        encoded(values, "float")
+        if any(math.isnan(value) for value in values):
             raise UsageError("A score can't be NaN: it has no place in an order.")
-        return repr(float(value) + 0.0).encode()  # -0.0 becomes 0.0
+        return [repr(float(value) + 0.0).encode() for value in values]  # -0.0 becomes 0.0
