@@ -58,9 +58,9 @@ def views(spark, folder, tables=TABLES):
 
 def save_everything():
     """Let kedge.resume save every stage that can be saved, whatever it buys."""
-    from kedge.spark.resume import api
+    from kedge.spark.resume import run as runs
 
-    real = api.select
+    real = runs.select
 
     def all_of_them(stages, *rest):
         chosen = real(stages, *rest)
@@ -68,4 +68,4 @@ def save_everything():
             stage.chosen = not stage.refused
         return chosen
 
-    api.select = all_of_them
+    runs.select = all_of_them

@@ -11,6 +11,7 @@ from resume_data import QUERIES, make, views
 
 from kedge.errors import ConflictError, UsageError
 from kedge.spark.resume import api
+from kedge.spark.resume import run as runs
 from kedge.spark.resume.job import Job
 from kedge.spark.resume.plan import settings
 
@@ -30,7 +31,7 @@ def tables(spark, tmp_path_factory):
 @pytest.fixture
 def everything(monkeypatch):
     """Save every stage that can be saved, whatever it buys."""
-    real = api.select
+    real = runs.select
 
     def all_of_them(stages, *rest):
         chosen = real(stages, *rest)
@@ -38,7 +39,7 @@ def everything(monkeypatch):
             stage.chosen = not stage.refused
         return chosen
 
-    monkeypatch.setattr(api, "select", all_of_them)
+    monkeypatch.setattr(runs, "select", all_of_them)
 
 
 def rows(df):
@@ -181,13 +182,13 @@ def test_what_is_not_deterministic_is_refused(spark, tables, tmp_path, expressio
 
 
 def test_two_drivers_the_older_one_stops(spark, tables, tmp_path, everything, monkeypatch):
-    at, real = str(tmp_path / "j"), api.Engine.save
+    at, real = str(tmp_path / "j"), runs.Engine.save
 
     def other_driver_comes(self, stage, cut):
         Job(at).claim()
         return real(self, stage, cut)
 
-    monkeypatch.setattr(api.Engine, "save", other_driver_comes)
+    monkeypatch.setattr(runs.Engine, "save", other_driver_comes)
     with pytest.raises(ConflictError):
         api.resume(spark.sql(QUERIES["summary"]), at=at)
 
@@ -210,18 +211,25 @@ def test_a_full_disk_gives_a_plain_run_with_a_warning(spark, tables, tmp_path, e
 
 
 def test_a_damaged_file_is_never_used(spark, tables, tmp_path, everything):
-    at = str(tmp_path / "j")
+    at, want = str(tmp_path / "j"), rows(spark.sql(QUERIES["summary"]))
     api.resume(spark.sql(QUERIES["summary"]), at=at, keep=True)
-    for name in parts_of(at):
-        with open(f"{at}/{name}", "r+b") as file:
-            file.seek(20)
-            file.write(b"\xff\x00\xff")
+    damaged, *whole = parts_of(at)
+    with open(f"{at}/{damaged}", "r+b") as file:
+        file.seek(20)
+        file.write(b"\xff\x00\xff")
+    times = {name: os.stat(f"{at}/{name}").st_mtime_ns for name in whole}
+    with pytest.warns(UserWarning, match=f"{damaged} is damaged"):
+        again = api.resume(spark.sql(QUERIES["summary"]), at=at, keep=True)
+    assert rows(again) == want
+    assert {name: os.stat(f"{at}/{name}").st_mtime_ns for name in whole} == times
+    with open(f"{at}/{whole[-1]}", "r+b") as file:  # after it was checked: the task that reads it says so
+        file.truncate(10)
     with pytest.raises(Exception, match="do not match the name"):
-        api.resume(spark.sql(QUERIES["summary"]), at=at, keep=True).collect()
+        again.collect()
 
 
 def test_an_input_that_changes_during_the_run_is_an_error(spark, tables, tmp_path, everything, monkeypatch):
-    at, data, real = str(tmp_path / "j"), str(tmp_path / "t"), api.Engine.save
+    at, data, real = str(tmp_path / "j"), str(tmp_path / "t"), runs.Engine.save
     spark.range(100).selectExpr("id", "id % 7 AS k").coalesce(1).write.parquet(data)
     file = next(f"{data}/{n}" for n in os.listdir(data) if n.endswith(".parquet"))
 
@@ -230,7 +238,7 @@ def test_an_input_that_changes_during_the_run_is_an_error(spark, tables, tmp_pat
         os.utime(file, ns=(1, 1))
         return saved
 
-    monkeypatch.setattr(api.Engine, "save", someone_writes)
+    monkeypatch.setattr(runs.Engine, "save", someone_writes)
     with pytest.raises(UsageError, match="changed while the query ran"):
         api.resume(spark.read.parquet(data).groupBy("k").count(), at=at, keep=True)
     assert Job(at).cuts() == {}

@@ -13,6 +13,7 @@ import pytest
 from resume_data import QUERIES, TABLES, make, save_everything, views
 
 from kedge.spark.resume import api
+from kedge.spark.resume import run as runs
 from kedge.spark.resume.job import Job
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -55,7 +56,7 @@ def rows(df):
 @pytest.fixture
 def splits(spark, monkeypatch):
     before = {name: spark.conf.get(name) for name in SPLITS}
-    monkeypatch.setattr(api, "select", api.select)  # put back what save_everything replaces
+    monkeypatch.setattr(runs, "select", runs.select)  # put back what save_everything replaces
     save_everything()
     for name, value in SPLITS.items():
         spark.conf.set(name, value)

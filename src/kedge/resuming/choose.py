@@ -32,14 +32,16 @@ Groups = Mapping[str, tuple[int, ...]]
 class Selection:
     """What to save, what it costs and what it protects, beside what no choice could beat.
 
-    `bound_us` is a proven lower bound of the goal under the budget, `floor_us` of the worst case under any budget;
-    `exact` says that the goal reached is the best possible one.
+    `mean_us` is the mean total time with one failure, equally likely at every moment; `expected_us` that with failures
+    at the given rate. `bound_us` is a proven lower bound of the goal under the budget, `floor_us` of the worst case
+    under any budget; `exact` says that the goal reached is the best possible one.
     """
 
     saved: tuple[str, ...]
     bytes: int
     end_us: int
     worst_us: int
+    mean_us: float
     expected_us: float | None
     floor_us: int
     bound_us: float
@@ -96,6 +98,7 @@ def select_checkpoints(
         bytes=graph.bytes_of(chosen),
         end_us=end,
         worst_us=worst_us(graph, chosen, speeds),
+        mean_us=mean_us(graph, chosen, speeds),
         expected_us=None if rate is None else expected_us(graph, chosen, rate, speeds),
         floor_us=floor,
         bound_us=bound,

@@ -1,12 +1,13 @@
 """`kedge.resume`, `kedge.explain_resume` and `kedge.step`: a query that survives the death of its driver.
 
-A job is a directory. Every run claims it, withdraws what no longer belongs to the query and says why, chooses what
-to save, runs those stages, and gives back a DataFrame of the rest. Results are those of the plain query.
+A job is a directory or a prefix of an object store. Results are those of the plain query: what can't be saved is
+computed, and where nothing can be saved the query runs plainly, with a warning.
 """
 
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import warnings
 from typing import Any
@@ -14,57 +15,68 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from kedge.errors import KedgeError, UsageError
-from kedge.spark.resume import identity as identities
+from kedge.errors import KedgeError, UnavailableError, UsageError
 from kedge.spark.resume import report
-from kedge.spark.resume.engine import Engine, unsaveable
-from kedge.spark.resume.job import Cut, Job
-from kedge.spark.resume.learn import Learner
-from kedge.spark.resume.model import Stage, measure, parse_budget, select
-from kedge.spark.resume.plan import MARK, Planned
+from kedge.spark.resume.job import Job
+from kedge.spark.resume.model import Wish, parse_budget
+from kedge.spark.resume.plan import MARK, classic
+from kedge.spark.resume.run import Run
 
 OVERHEAD = 0.05
+Place = str | os.PathLike[str]
 
 
 def resume(
     df: DataFrame,
     *,
-    at: str,
-    budget: str | int | None = None,
+    at: Place,
+    budget: str | float | None = None,
     overhead: float = OVERHEAD,
     failures_per_hour: float | None = None,
+    pin: bool = False,
     keep: bool = False,
 ) -> DataFrame:
-    """The same rows as `df`, by way of what an earlier run of this job has saved in the directory `at`.
+    """The same rows as `df`, by way of what an earlier run of this job has saved in `at`.
 
     Stages worth their bytes are saved, partition by partition, while they run: inside this call. What is above them
-    runs when the DataFrame is used. `budget` bounds the bytes, `overhead` the time that saving may take. What is
-    saved goes when the process ends without an error; `keep=True` keeps it.
+    runs when the DataFrame is used. `budget` bounds the bytes, `overhead` the time that saving may take. `pin` keeps
+    to the first run's rows where an expression is not deterministic, and to its clock. What is saved goes when the
+    process ends without an error; `keep=True` keeps it.
 
     >>> report = kedge.resume(df, at="jobs/monthly", budget="2 GB")          # doctest: +SKIP
     """
-    run = _Run(df, Job(at), parse_budget(budget), overhead, failures_per_hour)
-    result = run.go()
+    classic(df)
+    wish = Wish(parse_budget(budget), overhead, failures_per_hour, pin)
+    job = Job(at)
+    job.claim()
+    try:
+        result = Run(df, job, wish).go()
+    except UnavailableError as error:
+        warnings.warn(f"The query runs plainly, nothing more of it is saved: {error}", stacklevel=2)
+        return df
     if not keep:
-        _clean_at_exit(run.job)
+        _clean_at_exit(job, df)
     return result
 
 
 def explain_resume(
     df: DataFrame,
     *,
-    at: str | None = None,
-    budget: str | int | None = None,
+    at: Place | None = None,
+    budget: str | float | None = None,
     overhead: float = OVERHEAD,
     failures_per_hour: float | None = None,
+    pin: bool = False,
 ) -> str:
-    """The plan as a tree: what would be saved, its bytes, the predicted worst time, and the plan's ceiling."""
-    run = _Run(df, Job(at) if at is not None else None, parse_budget(budget), overhead, failures_per_hour)
+    """The plan as a tree: what would be saved, its bytes, the predicted worst and expected time, and the ceiling."""
+    classic(df)
+    wish = Wish(parse_budget(budget), overhead, failures_per_hour, pin)
+    run = Run(df, Job(at) if at is not None else None, wish)
     run.choose()
     return report.tree(run.described())
 
 
-def step(df: DataFrame, name: str, *, at: str | None = None, keep: bool = False) -> DataFrame:
+def step(df: DataFrame, name: str, *, at: Place | None = None, keep: bool = False) -> DataFrame:
     """Mark a point of a query by hand.
 
     Without `at`: `kedge.resume` of a query above this point always saves it. With `at` it is saved now, through
@@ -73,6 +85,8 @@ def step(df: DataFrame, name: str, *, at: str | None = None, keep: bool = False)
     """
     if not name or not all(c.isalnum() or c in "-_." for c in name):
         raise UsageError(f"step name {name!r}: use letters, digits, '-', '_' and '.'.")
+    if not hasattr(df, "isStreaming"):
+        raise UsageError(f"A {type(df).__name__} is not a DataFrame of Spark: pass a pyspark.sql.DataFrame.")
     if df.isStreaming:
         raise UsageError("This is a streaming DataFrame; kedge.step is for batch queries, use a run for streams.")
     if at is None:
@@ -80,178 +94,39 @@ def step(df: DataFrame, name: str, *, at: str | None = None, keep: bool = False)
     from kedge.spark.resume.steps import saved_step
 
     job = Job(at)
-    result = saved_step(df, name, job)
+    try:
+        result = saved_step(df, name, job)
+    except UnavailableError as error:
+        warnings.warn(f"step {name} is not saved, the query goes on without it: {error}", stacklevel=2)
+        return df
     if not keep:
-        _clean_at_exit(job)
+        _clean_at_exit(job, df)
     return result
 
 
-class _Run:
-    """One call of resume."""
-
-    def __init__(
-        self, df: DataFrame, job: Job | None, budget: int | None, overhead: float, failures_per_hour: float | None
-    ) -> None:
-        self.planned = Planned(df)
-        self._job, self._budget, self._overhead, self._rate = job, budget, overhead, failures_per_hour
-        self.cores = df.sparkSession.sparkContext.defaultParallelism
-        self.files = identities.Files(df.sparkSession)
-        self.stages = self._stages()
-        self.known: dict[str, Cut] = {}
-        self.selection: Any = None
-        self.said: list[str] = []
-
-    @property
-    def job(self) -> Job:
-        assert self._job is not None
-        return self._job
-
-    def go(self) -> DataFrame:
-        clock = self.job.clock
-        self.job.claim()
-        began = clock.monotonic_ns()
-        self.choose()
-        self._check_stable()
-        self._withdraw_strangers()
-        self.job.add("plan", **self.described())
-        engine, learner = (
-            Engine(self.planned, self.job, self.stages),
-            Learner(self.planned, self.stages, self.cores),
-        )
-        for stage in self._needed():
-            cut = self.known.get(stage.identity.id)
-            if id(stage.node) in engine.scans:
-                continue
-            if cut is not None and cut.done:
-                stage.partitions = stage.reused = cut.partitions
-                engine.use(stage, cut)
-            elif stage.chosen or (cut is not None and cut.parts and not stage.refused):
-                before = clock.monotonic_ns()
-                saved = engine.save(stage, cut)
-                self._check_inputs()
-                if saved is not None and not stage.reused:
-                    learner.saved(stage, saved, (clock.monotonic_ns() - before) // 1000)
-        result = engine.result()
-        self._check_inputs()
-        learner.rest(engine)
-        if learner.found:
-            self.job.add("learned", stages=learner.found)
-        self.job.add("run", seconds=(clock.monotonic_ns() - began) / 1e9, **self.described())
-        return result
-
-    def choose(self) -> None:
-        """Give stages their figures and mark those to save."""
-        learned = {}
-        if self._job is not None:
-            self.known, learned = self._job.cuts(), self._job.learned()
-        measure(self.stages, learned, self.cores)
-        for stage in self.stages:
-            cut = self.known.get(stage.identity.id)
-            if cut is not None:
-                stage.reused, stage.partitions = len(cut.parts), cut.partitions
-        self.selection = select(self.stages, self.cores, self._budget, self._overhead, self._rate)
-        if not any(stage.learned for stage in self.stages):
-            self.said.append("First run: times and sizes are estimates; this run measures them for the next one.")
-
-    def described(self) -> dict[str, Any]:
-        """For people and for the ledger."""
-        chosen = self.selection
-        return {
-            "stages": [stage.to_json() for stage in self.stages],
-            "end_us": chosen.end_us,
-            "worst_us": chosen.worst_us,
-            "expected_us": chosen.expected_us,
-            "floor_us": chosen.floor_us,
-            "budget_bytes": self._budget,
-            "said": self.said,
-        }
-
-    def _stages(self) -> list[Stage]:
-        cuts = self.planned.cuts()
-        at = {id(node): index for index, node in enumerate(cuts)}
-        stages: list[Stage] = []
-        for node in cuts:
-            inputs: list[int] = []
-            stack = list(node.children)
-            while stack:
-                below = stack.pop()
-                if id(below) in at:
-                    inputs.append(at[id(below)])
-                else:
-                    stack.extend(below.children)
-            found = identities.of(node, self.files)
-            refused = unsaveable(node.jvm) or (found.unknown and f"its input has no identity ({found.unknown})")
-            refused = refused or (found.unstable and f"it is not deterministic ({found.unstable})")
-            whole = identities.order_matters(node)
-            stages.append(Stage(node, found, sorted(inputs), node.label, node.step, whole, refused))
-        return stages
-
-    def _needed(self) -> list[Stage]:
-        """The stages that this run reads from files or has to run, inputs first."""
-        wanted: set[int] = set()
-        stack = [len(self.stages) - 1]
-        while stack:
-            index = stack.pop()
-            cut = self.known.get(self.stages[index].identity.id)
-            if index not in wanted:
-                wanted.add(index)
-                if cut is None or not cut.done:
-                    stack.extend(self.stages[index].inputs)
-        return [self.stages[index] for index in sorted(wanted)]
-
-    def _check_stable(self) -> None:
-        clock = self.planned.clock
-        if clock:
-            raise UsageError(
-                f"The query reads the clock ({clock}), so a rerun would be another query. Pass the time as a "
-                "literal that your program keeps, or save that part with kedge.step(df, name, at=...).",
-                code="nondeterministic",
-            )
-        unstable = [stage for stage in self.stages if stage.identity.unstable]
-        below = [stage for stage in unstable if any(self.stages.index(stage) in s.inputs for s in self.stages)]
-        if below:
-            raise UsageError(
-                f"{below[0].label} is not deterministic: {below[0].identity.unstable}. A rerun would mix its rows "
-                "with others. Save it first with kedge.step(df, name, at=...), or remove the expression.",
-                code="nondeterministic",
-            )
-
-    def _withdraw_strangers(self) -> None:
-        ids = {stage.identity.id for stage in self.stages}
-        for cut in list(self.known.values()):
-            if cut.id not in ids:
-                same = [s.identity for s in self.stages if s.identity.plan == cut.record["plan"]]
-                near = same or [s.identity for s in self.stages if s.label == cut.label]
-                why = identities.differences(cut.record, near[0]) if near else "the query changed"
-                self.said.append(f"{cut.label} is not reused: {why}.")
-                warnings.warn(f"{self.job.at}: {self.said[-1]}", stacklevel=4)
-                self.job.withdraw(cut, why)
-                del self.known[cut.id]
-        for stage in self.stages:
-            if stage.refused and not stage.identity.unstable:
-                self.said.append(f"{stage.label} is not saved: {stage.refused}.")
-
-    def _check_inputs(self) -> None:
-        changed = self.files.changed()
-        if changed:
-            for cut in self.job.cuts().values():
-                if set(changed) & set(cut.record["inputs"]):
-                    self.job.withdraw(cut, f"{changed[0]} changed while it was read")
-            raise UsageError(
-                f"{changed[0]} changed while the query ran: its rows can't be trusted. Read it again and resume.",
-                code="input-changed",
-            )
-
-
-def _clean_at_exit(job: Job) -> None:
+def _clean_at_exit(job: Job, df: DataFrame) -> None:
     """Remove what is saved when the process ends well; after an error or a kill the next run needs it."""
+    since = _last_job(df)[0]
 
     def clean() -> None:
         failed = getattr(sys, "last_value", None) is not None or getattr(sys, "last_exc", None) is not None
-        if not failed:
-            try:
-                job.clean()
-            except KedgeError:
-                return  # another driver has the job now
+        number, status = _last_job(df)
+        if failed or (number > since and status == "FAILED"):
+            return
+        try:
+            job.clean()
+        except KedgeError:
+            return  # another driver has the job now
 
     atexit.register(clean)
+
+
+def _last_job(df: DataFrame) -> tuple[int, str]:
+    """Number and state of the newest job of Spark; (-1, "") where nobody can say (Connect, or Spark has stopped)."""
+    try:
+        context: Any = df.sparkSession.sparkContext
+        found = context._jsc.sc().statusStore().jobsList(None)
+        newest = max((found.apply(i) for i in range(min(found.size(), 20))), key=lambda j: int(j.jobId()))
+        return int(newest.jobId()), str(newest.status().toString())
+    except Exception:  # no public interface, and asked only to keep what a failed program may need
+        return -1, ""

@@ -38,10 +38,13 @@ class Engine:
         self.planned, self.job, self.stages = planned, job, stages
         self.session: SparkSession = planned.session
         self.scans: dict[int, Any] = {}
+        self._full = False  # the place has refused a file
         self.final: Any = None  # the plan that the result was made with
 
     def save(self, stage: Stage, cut: Cut | None) -> Cut | None:
         """Save what is missing of a stage and let everything above it read that; None where it can't be saved."""
+        if self._full:
+            return None
         plan = self.planned.runnable(self.planned.rebuilt(stage.node, self.scans), whole=False)
         rdd = plan.execute()
         schema = positional(stage.node.jvm.schema())
@@ -61,7 +64,8 @@ class Engine:
                 for part in self._write(rdd, schema, cut, wanted):
                     cut.parts[part.partition] = part
         except NotSavedError as error:
-            warnings.warn(f"{stage.label} is not saved, the query goes on without it: {error}", stacklevel=4)
+            self._full = True
+            warnings.warn(f"{stage.label} is not saved, the query goes on without saving: {error}", stacklevel=4)
             self.job.withdraw(cut, "it could not be written")
             return None
         self.job.add("saved", cut=cut.id, attempt=cut.attempt, parts=len(cut.parts), bytes=cut.bytes)

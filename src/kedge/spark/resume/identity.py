@@ -3,8 +3,8 @@
 Invariants:
 - Expression ids, plan ids and subquery numbers are replaced by their order of appearance; the rest of the plan's
   text is kept. Rows that live in the plan and the code of Python functions are part of it by hash.
-- Files count with size and modification time. A leaf whose contents can't be told (rows from the driver's RDDs, a
-  JDBC table) has no identity, and nothing above it is saved.
+- Files count with size and modification time, rows from the driver by content. A leaf whose contents can't be told
+  (other RDDs, a JDBC table) has no identity, and nothing above it is saved.
 - What does not give the same rows twice is named in `unstable`.
 """
 
@@ -16,21 +16,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import xxhash
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from kedge.spark.resume import options as session_options
+from kedge.spark.resume.functions import fingerprint
 from kedge.spark.resume.plan import BROADCAST, SHUFFLE, Node, kind, seq
 
 _IDS = re.compile(r"(plan_id=|id=#|subquery#|dynamicpruning#|#)(\d+)")
 _FILE_SCANS = ("FileSourceScanExec",)
-_LEAVES = (
-    *_FILE_SCANS,
-    "RangeExec",
-    "LocalTableScanExec",
-    "InMemoryTableScanExec",
-    "OneRowRelationExec",
-    "EmptyRelationExec",
-)
+_SEEDED = re.compile(r"\b(?:rand|randn|uuid|shuffle|randstr|uniform)\((?:[^()]|\([^()]*\))*\)")
+_SEED = re.compile(r"-?\d{10,}")  # drawn, not typed
+_LEAVES = ("RangeExec", "InMemoryTableScanExec", "OneRowRelationExec", "EmptyRelationExec")
+_RDDS = re.compile(r"\b(\w+RDD)\[\d+\]")
+_OF_THE_DRIVER = {"ParallelCollectionRDD", "MapPartitionsRDD", "PythonRDD"}
+_LATER = re.compile("dynamicpruning|subquery", re.IGNORECASE)  # filters that are known only while the query runs
 _ORDERED = (
     "WindowExec",
     "GlobalLimitExec",
@@ -61,8 +62,8 @@ class Identity:
         return {"plan": self.plan, "inputs": self.inputs, "options": self.options}
 
 
-def of(node: Node, files: Files) -> Identity:
-    """The identity of what `node` makes."""
+def of(node: Node, files: Files, *, pinned: bool = False) -> Identity:
+    """The identity of what `node` makes; `pinned`: seeds that Spark drew do not count, rows of the first run stay."""
     lines: list[str] = []
     inputs: dict[str, list[int]] = {}
     names: dict[str, str] = {}
@@ -75,10 +76,11 @@ def of(node: Node, files: Files) -> Identity:
         nonlocal unknown, unstable
         facts = files.facts(part)
         text = _IDS.sub(ordinal, part.text)
+        if pinned:
+            text = _SEEDED.sub(lambda call: _SEED.sub("seed", call[0]), text)
         lines.append(f"{'  ' * depth}{text}{facts.extra}")
         inputs.update(facts.inputs)
-        if not part.children and not part.held and part.kind not in _LEAVES:
-            unknown = unknown or text[:80]
+        unknown = unknown or facts.unknown
         unstable = unstable or facts.unstable
         for below in (*part.children, *part.held):
             visit(below, depth + 1)
@@ -96,6 +98,7 @@ class Facts:
 
     extra: str
     inputs: dict[str, list[int]]
+    unknown: str
     unstable: str
 
 
@@ -104,20 +107,19 @@ def digest(text: str) -> str:
     return xxhash.xxh3_64_hexdigest(text.encode())
 
 
-def _extra(node: Node) -> str:
-    """What a node's own text leaves out: rows in the plan, code of functions."""
-    if node.kind == "LocalTableScanExec":
-        return f" rows={digest(str(node.jvm.rows().toString()))}"
-    found = ""
-    if "Python" in node.kind or "Pandas" in node.kind or "Arrow" in node.kind:
-        stack = seq(node.jvm.expressions())
-        while stack:
-            expression = stack.pop()
-            if kind(expression) in ("PythonUDF", "PythonUDAF"):
-                command = expression.func().command()
-                found += f" code={command.size()}:{command.hashCode()}"
-            stack.extend(seq(expression.children()))
-    return found
+def _functions(node: Node, jvm: Any) -> tuple[str, str]:
+    """The code of the Python functions of a node; and why it can't be told."""
+    found = unknown = ""
+    stack = seq(node.jvm.expressions())
+    while stack:
+        expression = stack.pop()
+        if kind(expression) in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
+            function = expression.func()
+            if int(function.broadcastVars().size()):
+                unknown = f"{expression.name()} reads a broadcast variable"
+            found += f" code={fingerprint(bytes(function.command().toArray(jvm.scala.reflect.ClassTag.Byte())))}"
+        stack.extend(seq(expression.children()))
+    return found, unknown
 
 
 def _unstable(node: Node) -> str:
@@ -152,9 +154,10 @@ def _float_key(shuffle: Node) -> bool:
 
 
 class Files:
-    """The files below scans with their sizes and times, each looked up once; `again` looks afresh."""
+    """The inputs below scans, each looked up once: files with their sizes and times, rows of the driver by content."""
 
     def __init__(self, session: SparkSession) -> None:
+        self._session = session
         self._jvm: Any = session.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]
         self._conf = session._jsparkSession.sessionState().newHadoopConf()  # pyright: ignore
         self.options = session_options.that_count(session)
@@ -164,28 +167,56 @@ class Files:
     def facts(self, node: Node) -> Facts:
         """What `node` adds to identities, asked of the JVM once."""
         if id(node) not in self._facts:
-            inputs = self._listed(node.jvm.relation().location()) if node.kind in _FILE_SCANS else {}
-            facts = Facts(_extra(node), inputs, _unstable(node))
-            self._facts[id(node)] = (node, facts)
+            self._facts[id(node)] = (node, self._asked(node))
         return self._facts[id(node)][1]
 
     def changed(self) -> list[str]:
         """Those that are not what they were when first seen."""
         return [path for path, was in self.seen.items() if self._look(path) != was]
 
-    def _listed(self, index: Any) -> dict[str, list[int]]:
-        """What Spark listed when the DataFrame was made: a cache may hold older rows than the files of today."""
+    def _asked(self, node: Node) -> Facts:
+        extra, inputs, unknown = "", dict[str, list[int]](), ""
+        if node.kind in _FILE_SCANS:
+            inputs = self._listed(node)
+        elif node.kind == "LocalTableScanExec":
+            extra = f" rows={digest(str(node.jvm.rows().toString()))}"
+        elif node.kind == "RDDScanExec":
+            extra = self._contents(node)
+            unknown = "" if extra else node.text[:80]
+        elif not node.children and not node.held and node.kind not in _LEAVES:
+            unknown = node.text[:80]
+        if node.children and any(word in node.kind for word in ("Python", "Pandas", "Arrow")):
+            extra, unknown = _functions(node, self._jvm)
+        return Facts(extra, inputs, unknown, _unstable(node))
+
+    def _listed(self, node: Node) -> dict[str, list[int]]:
+        """What Spark listed when the DataFrame was made (a cache may hold older rows than the files of today),
+        without the partitions of a table that the query does not read."""
+        static = [e for e in seq(node.jvm.partitionFilters()) if not _LATER.search(str(e.toString()))]
+        to_seq = self._jvm.PythonUtils.toSeq
         found: dict[str, list[int]] = {}
-        if kind(index) == "InMemoryFileIndex":
-            for status in seq(index.allFiles()):
+        for folder in seq(node.jvm.relation().location().listFiles(to_seq(static), to_seq([]))):
+            for status in seq(folder.files()):
                 path = str(status.getPath().toUri().toString())
                 found[path] = [int(status.getLen()), int(status.getModificationTime())]
-        else:
-            for name in index.inputFiles():
-                found[str(name)] = self.seen.get(str(name)) or self._look(str(name))
         for path, facts in found.items():
             self.seen.setdefault(path, facts)
         return found
+
+    def _contents(self, node: Node) -> str:
+        """A digest of rows that the driver handed over (`createDataFrame` of a list); empty for any other RDD."""
+        lineage = _RDDS.findall(str(node.jvm.rdd().toDebugString()))
+        if "ParallelCollectionRDD" not in lineage or not set(lineage) <= _OF_THE_DRIVER:
+            return ""
+        jsession: Any = self._session._jsparkSession  # pyright: ignore
+        rows = DataFrame(jsession.internalCreateDataFrame(node.jvm.rdd(), node.jvm.schema(), False), self._session)
+        rows = rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))
+        try:
+            each = rows.select(F.xxhash64(F.monotonically_increasing_id(), *rows.columns).alias("digest"))
+            count, digests = each.agg(F.count("*"), F.bit_xor("digest")).collect()[0]
+        except AnalysisException:  # maps have no digest
+            return ""
+        return f" rows={count}:{digests}"
 
     def _look(self, path: str) -> list[int]:
         name = self._jvm.org.apache.hadoop.fs.Path(self._jvm.java.net.URI(path))

@@ -13,13 +13,14 @@ Invariants:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kedge import host
-from kedge.errors import UsageError
-from kedge.host import Store
+from kedge.errors import UnavailableError, UsageError
+from kedge.host import DirectoryStore, Store
 from kedge.ledger import Ledger, Record
 
 
@@ -88,30 +89,29 @@ def folder_of(cut: str, attempt: str) -> str:
     return f"parts/{cut}/{attempt}"
 
 
-def open_store(at: str) -> Store:
-    """The store of a job's directory: a local path, or an address that `kedge.host` knows."""
-    scheme, found, _ = at.partition("://")
+def absolute(at: str | os.PathLike[str]) -> str:
+    """A job's place as every process finds it: a task of Spark may run in another folder than the driver."""
+    place = os.fspath(at)
+    scheme, found, path = place.partition("://")
     if found and scheme != "file":
-        opened: Any = getattr(host, "open_store", None)
-        if opened is None:
-            raise UsageError(
-                f"{at}: jobs in a {scheme} store need a kedge.host with object stores; use a local path."
-            )
-        return opened(at)
-    path = at.removeprefix("file://")
-    try:
-        host.local().disk.mkdir(path)
-    except OSError as error:
-        raise UsageError(f"{at} can't be written: {error.strerror}. Choose another place for the job.") from error
-    return host.local().store(path)
+        return place
+    return os.path.abspath(path if found else place)
+
+
+def open_store(at: str) -> Store:
+    """The store of a job: a local directory, or an address that `kedge.host` knows such as s3://bucket/jobs."""
+    store = host.local().store(at)
+    if "://" in at and isinstance(store, DirectoryStore):
+        raise UsageError(f"{at}: there is no store of this kind here. Use a local path, or s3:// with kedge[s3].")
+    return store
 
 
 class Job:
     """What is saved in a directory, and the right to add to it."""
 
-    def __init__(self, at: str, store: Store | None = None) -> None:
-        self.at = at
-        self.store = store or open_store(at)
+    def __init__(self, at: str | os.PathLike[str]) -> None:
+        self.at = absolute(at)
+        self.store = open_store(self.at)
         machine = host.local()
         self.clock, self._rng = machine.clock, machine.rng
         self.ledger = Ledger(self.store, machine.rng, machine.clock)
@@ -126,7 +126,10 @@ class Job:
 
     def add(self, kind: str, **fields: Any) -> None:
         """One more record."""
-        self.ledger.commit({"kind": kind, "at_us": self.clock.now_us(), **fields})
+        try:
+            self.ledger.commit({"kind": kind, "at_us": self.clock.now_us(), **fields})
+        except OSError as error:
+            raise UnavailableError(f"{self.at} takes no more records: {error}. Make room there.") from error
 
     def records(self) -> list[Record]:
         """All records, the newest state read first."""
@@ -160,6 +163,17 @@ class Job:
         for record in self.records():
             if record["kind"] == "learned":
                 found.update(record["stages"])
+        return found
+
+    def moment_us(self) -> int:
+        """The time that a query which reads the clock is pinned to: that of the first run since the last clean."""
+        found = 0
+        for record in self.records():
+            if record["kind"] in ("moment", "cleaned"):
+                found = record.get("moment_us", 0)
+        if not found:
+            found = self.clock.now_us()
+            self.add("moment", moment_us=found)
         return found
 
     def announce(self, cut: str, fields: Mapping[str, Any]) -> Cut:

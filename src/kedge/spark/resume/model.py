@@ -31,6 +31,16 @@ _SHRINK = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the caller asked for."""
+
+    budget_bytes: int | None
+    overhead: float
+    failures_per_hour: float | None
+    pin: bool
+
+
 @dataclass(slots=True)
 class Stage:
     """One thing that may be saved, and what is known of it."""
@@ -45,6 +55,8 @@ class Stage:
     time_us: int = 0
     bytes: int = 0
     tasks: int = 1
+    random: str = ""  # what is not deterministic in it or below it, and is not pinned
+    pinned: bool = False
     learned: bool = False
     chosen: bool = False
     reused: int = 0
@@ -100,31 +112,29 @@ def graph(stages: Sequence[Stage]) -> Dag:
     return build(data, operations, [len(stages) - 1])
 
 
-def select(
-    stages: Sequence[Stage], cores: int, budget_bytes: int | None, overhead: float, failures_per_hour: float | None
-) -> Selection:
-    """Choose stages, and mark them; a point that the user marked is always chosen."""
-    dag = graph(stages)
+def select(stages: Sequence[Stage], cores: int, wish: Wish) -> Selection:
+    """Choose stages, and mark them; a point that the user marked and a pinned stage are always chosen."""
+    dag, rate, budget = graph(stages), wish.failures_per_hour, wish.budget_bytes
     fixed = dag.data[0].bytes - stages[0].bytes
     write = WRITE_BYTES_PER_SECOND * cores
-    most = PIECES_MAX if failures_per_hour is None else 2  # sets of saved pieces grow fast when failures repeat
+    most = PIECES_MAX if rate is None else 2  # sets of saved pieces grow fast when failures repeat
     pieces, groups = split(dag, [min(stages[int(op.name)].tasks, most) for op in dag.operations], cores)
     selection = select_checkpoints(
         pieces,
-        budget_bytes=budget_bytes if budget_bytes is None else budget_bytes + fixed * len(stages),
-        overhead=overhead,
-        goal="worst" if failures_per_hour is None else "expected",
-        failures_per_hour=failures_per_hour,
+        budget_bytes=budget if budget is None else budget + fixed * len(stages),
+        overhead=wish.overhead,
+        goal="worst" if rate is None else "expected",
+        failures_per_hour=rate,
         speeds=Speeds(write, 4 * write, cores),
         groups=groups,
     )
     taken = {int(name.partition("[")[0]) for name in selection.saved}
-    left = float("inf") if budget_bytes is None else float(budget_bytes)
+    left = float("inf") if budget is None else float(budget)
     for index in sorted(taken, key=lambda i: stages[i].bytes):
         left -= stages[index].bytes
         stages[index].chosen = left >= 0
     for stage in stages:
-        stage.chosen = (stage.chosen or bool(stage.step)) and not stage.refused
+        stage.chosen = (stage.chosen or bool(stage.step) or stage.pinned) and not stage.refused
     return selection
 
 
@@ -141,13 +151,13 @@ _UNITS = {
 }
 
 
-def parse_budget(budget: str | int | None) -> int | None:
+def parse_budget(budget: str | float | None) -> int | None:
     """Bytes of "2 GB", 500_000 or None."""
-    if budget is None or isinstance(budget, int):
-        if budget is not None and budget < 0:
-            raise UsageError(f"budget={budget} can't be negative.")
-        return budget
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", budget)
+    if budget is None:
+        return None
+    if isinstance(budget, (int, float)) and not isinstance(budget, bool) and budget >= 0 and budget == budget // 1:
+        return int(budget)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
     if not match or match[2].lower() not in _UNITS:
         raise UsageError(
             f"budget={budget!r} is not a size: write bytes as a number, or such as '2 GB' or '500 MB'."

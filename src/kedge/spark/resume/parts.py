@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
+from pyspark.sql import SparkSession
 
 from kedge.errors import CorruptError, UnavailableError
+from kedge.host import Store
 from kedge.spark.resume.job import Part, open_store, part_name
 
 SAVING = "kedge-can't-save"
@@ -68,3 +70,28 @@ def restorer(at: str, parts: Sequence[Part], schema: pa.Schema) -> Callable[[Bat
                 yield from table.to_batches(max_chunksize=10_000)
 
     return restore
+
+
+def damaged(session: SparkSession, at: str, parts: Sequence[Part]) -> list[Part]:
+    """The parts whose files are gone or do not match their names, looked at by tasks."""
+    indexes = session.range(0, len(parts), 1, min(len(parts), 64))
+    found = indexes.mapInArrow(_checker(at, parts), "part long").collect()
+    return [parts[row["part"]] for row in found]
+
+
+def _checker(at: str, parts: Sequence[Part]) -> Callable[[Batches], Batches]:
+    def check(batches: Batches) -> Batches:
+        store = open_store(at)
+        for batch in batches:
+            bad = [index for index in batch.column(0).to_pylist() if not _matches(store, parts[index])]
+            yield pa.RecordBatch.from_pydict({"part": pa.array(bad, pa.int64())})
+
+    return check
+
+
+def _matches(store: Store, part: Part) -> bool:
+    try:
+        data = store.get(part.file)
+    except FileNotFoundError:
+        return False
+    return len(data) == part.bytes and xxhash.xxh3_64_hexdigest(data) == part.checksum

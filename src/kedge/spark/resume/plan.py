@@ -9,7 +9,6 @@ Invariant: every question about a node goes to the JVM once, when the copy is ma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ from kedge.errors import UsageError
 SHUFFLE, BROADCAST = "ShuffleExchangeExec", "BroadcastExchangeExec"
 MARK = "kedge-step:"
 _ATTRIBUTES_MAX = 100_000
-_CLOCK = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(\w*\)?")
 
 
 @dataclass(eq=False, slots=True)
@@ -75,11 +73,14 @@ def copied(node: Any) -> Node:
     elif name == "AdaptiveSparkPlanExec":
         held.append(copied(node.initialPlan()))
     children = [copied(child) for child in seq(node.children())]
-    return Node(node, name, str(node.simpleString(_ATTRIBUTES_MAX)), children, held)
+    text = "" if name == "AdaptiveSparkPlanExec" else str(node.simpleString(_ATTRIBUTES_MAX))  # it tells if it ran
+    return Node(node, name, text, children, held)
 
 
 def classic(df: DataFrame) -> Any:
     """The JVM DataFrame; UsageError where there is none (Spark Connect) or where it streams."""
+    if not hasattr(df, "isStreaming"):
+        raise UsageError(f"A {type(df).__name__} is not a DataFrame of Spark: pass a pyspark.sql.DataFrame.")
     if df.isStreaming:
         raise UsageError("This is a streaming DataFrame; kedge.resume is for batch queries, use a run for streams.")
     jvm_df = getattr(df, "_jdf", None)
@@ -102,8 +103,6 @@ class Planned:
         ):
             execution = classic(df).queryExecution()
             top = execution.executedPlan()
-            clock = _CLOCK.search(str(execution.analyzed().toString()))
-            self.clock = clock[0] if clock else ""  # the optimizer makes a literal of it, which nobody recognises
             self.adaptive = top if kind(top) == "AdaptiveSparkPlanExec" else None
             self.exchange: dict[int, Node] = {}  # id() of a cut below an exchange -> that exchange
             self.root = copied(top.initialPlan() if self.adaptive is not None else top)

@@ -51,8 +51,10 @@ def tree(run: Mapping[str, Any]) -> str:
     lines.append(
         f"worst case {run['worst_us'] / 1e6:.2f} s instead of {2 * end:.2f} s ({_share(run, 'worst_us')} less)"
     )
+    if "mean_us" in run:
+        lines.append(f"expected with one failure {run['mean_us'] / 1e6:.2f} s")
     if run["expected_us"] is not None:
-        lines.append(f"expected {run['expected_us'] / 1e6:.2f} s at the given rate of failures")
+        lines.append(f"expected at the given rate of failures {run['expected_us'] / 1e6:.2f} s")
     lines.append(f"ceiling of this plan: {_share(run, 'floor_us')} less at any budget")
     return "\n".join([*lines, *run["said"]])
 
