@@ -273,8 +273,10 @@ class Stream:
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of [start, end) of one partition (or of each), unit by unit, cut to the range."""
+        ends = self.ends() if partition is None else []  # of one moment: an atomic append is in all or in none
         for part in range(self.partitions) if partition is None else (partition,):
-            for info in self.units(part, start, end):
+            stop = min(ends[part], end) if ends and end is not None else ends[part] if ends else end
+            for info in self.units(part, start, stop):
                 batch = self.read_unit(info, columns)
                 low = max(0, start - info.first_offset)
                 high = info.rows if end is None else min(info.rows, end - info.first_offset)

@@ -41,12 +41,9 @@ class Register:
         return [name for name in self._store.list(self.folder) if name.count("/") == self.folder.count("/") + 1]
 
     def _highest(self, names: Sequence[str]) -> list[int] | None:
-        for name in names:
-            if name not in self._documents:
-                with suppress(FileNotFoundError):  # a higher one has taken its place since the listing
-                    self._documents[name] = self._load(name)
-        self._documents = {name: numbers for name, numbers in self._documents.items() if name in names}
-        if names and not self._documents:
+        try:
+            self._documents = {name: self._documents.get(name) or self._load(name) for name in names}
+        except FileNotFoundError:  # a higher one has taken its place since the listing, and only that one counts
             return self.read()
         return [max(place) for place in zip(*self._documents.values(), strict=True)] or None
 
