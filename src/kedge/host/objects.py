@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from kedge.errors import UnavailableError, UsageError
 from kedge.host.disk import Bytes
@@ -28,15 +28,29 @@ from kedge.host.store import checked_name
 
 T = TypeVar("T")
 
-SCHEMES = {"s3": "AWS", "s3a": "AWS", "gs": "GOOGLE", "az": "AZURE", "abfs": "AZURE", "abfss": "AZURE", "memory": ""}
+SCHEMES = {
+    "s3": "AWS",
+    "s3a": "AWS",
+    "gs": "GOOGLE",
+    "az": "AZURE",
+    "abfs": "AZURE",
+    "abfss": "AZURE",
+    "memory": "",
+}
 _LISTED = 1000  # names that a listing asks for at once
 # How patient one call is. The environment may say otherwise, for example with AWS_TIMEOUT="5s".
 _CLIENT = {"timeout": "60s", "connect_timeout": "5s"}
 _CLIENT_KEYS = (*_CLIENT, "allow_http", "proxy_url", "allow_invalid_certificates")
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
-_CREDENTIALS = re.compile(r"credential|169\.254\.|metadata/|latest/api/token|unauthenticated|account must be", re.IGNORECASE)
-_REFUSED = re.compile(r"\b(401|403)\b|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|permission")
-_SETTINGS = re.compile(r"BadScheme|builder error|relative URL|invalid (uri|url)|Unable to recogni[sz]e", re.IGNORECASE)
+_CREDENTIALS = re.compile(
+    r"credential|169\.254\.|metadata/|latest/api/token|unauthenticated|account must be", re.IGNORECASE
+)
+_REFUSED = re.compile(
+    r"\b(401|403)\b|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|permission"
+)
+_SETTINGS = re.compile(
+    r"BadScheme|builder error|relative URL|invalid (uri|url)|Unable to recogni[sz]e", re.IGNORECASE
+)
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 
 
@@ -99,14 +113,16 @@ class ObjectStore:
     def put(self, name: str, data: Bytes, *, if_absent: bool = False) -> None:
         """One put, conditional on the name being free if it must be."""
         key, mode = self._key(name), "create" if if_absent else "overwrite"
-        raw = data if isinstance(data, bytes) else memoryview(data).cast("B")
+        raw = data if isinstance(data, bytes) else memoryview(cast(bytes, data)).cast("B")
         try:
             self._ask(name, lambda: self._store.put(key, raw, mode=mode, use_multipart=False))
         except FileExistsError:
             if self._taken(key):
                 raise
             # Some stores say so while another put of the same name is under way; that one may yet fail.
-            raise UnavailableError(f"{self.root}/{name}: the store refused a put. Read before trying again.") from None
+            raise UnavailableError(
+                f"{self.root}/{name}: the store refused a put. Read before trying again."
+            ) from None
         except FileNotFoundError:
             raise UsageError(f"{self.root}: there is no such bucket. Create it, or correct the address.") from None
 
@@ -180,7 +196,7 @@ def _asked(where: str, call: Callable[[], T]) -> T:
         return call()
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
         raised: Exception = FileExistsError(where)
-    except (FileNotFoundError, exceptions.NotFoundError) as error:
+    except FileNotFoundError as error:  # what obstore raises for its NotFoundError
         gone = _NO_BUCKET.search(str(error)) is not None
         raised = _no_bucket(where) if gone else FileNotFoundError(where)
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
@@ -235,7 +251,9 @@ def _refused(where: str, text: str) -> UsageError:
 
 def _first_line(error: Exception) -> str:
     """The gist of an obstore error: no debug output, no query of a URL, none of the secrets that we were given."""
-    line = str(error).split("Debug source")[0].strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    line = (
+        str(error).split("Debug source")[0].strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    )
     line = re.sub(r"(https?://[^\s?]*)\?\S*", r"\1", line)
     for key, value in os.environ.items():
         if len(value) > 3 and re.search(r"(AWS|AZURE|GOOGLE)_.*(KEY|TOKEN|SECRET|SAS|PASSWORD)", key):

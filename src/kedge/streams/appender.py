@@ -75,9 +75,7 @@ class Writer(Protocol):
 class Appender:
     """The appends of one partition."""
 
-    def __init__(
-        self, writer: Writer, partition: int, encode: Encode, pool: ThreadPoolExecutor | None
-    ) -> None:
+    def __init__(self, writer: Writer, partition: int, encode: Encode, pool: ThreadPoolExecutor | None) -> None:
         self.writer, self._partition, self._encode, self._pool = writer, partition, encode, pool
         self._next = writer.end
         self._marks: dict[str, Mark] = dict(writer.marks)

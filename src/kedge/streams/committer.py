@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,13 @@ class Committer:
             with suppress(ConflictError, UnavailableError):  # the commit stands; the next one will find out
                 self._compact()
 
+    def lose(self, units: Sequence[UnitInfo]) -> None:
+        """Say that the rows of some units are lost, and end."""
+        rows = [[unit.partition, unit.first_offset, unit.rows] for unit in units]
+        self._ledger.commit({"kind": "lost", "units": rows})
+        self._ledger.commit({"kind": "close"})
+        self._broken = ClosedError("it was opened for a repair")
+
     def _commit(self, staged: Sequence[Staged]) -> None:
         units, marks = self._placed(staged)
         record = {"kind": "append", "units": [entry(info) for info in units], "marks": marks}
@@ -192,10 +199,12 @@ class Committer:
         for one in staged:
             first, partition = ends[one.partition], one.partition
             for unit in one.units:
-                raw = memoryview(unit).cast("B")
+                raw = memoryview(cast(bytes, unit)).cast("B")
                 head = layout.parse(raw, 0, 0)  # as it was encoded: without a place
                 if head.first_offset != ends[partition]:
-                    raise InternalError(f"partition {partition}: a unit at {head.first_offset}, not {ends[partition]}")
+                    raise InternalError(
+                        f"partition {partition}: a unit at {head.first_offset}, not {ends[partition]}"
+                    )
                 ends[partition] += head.rows
                 if not head.rows:
                     continue
@@ -294,7 +303,15 @@ class _Pack:
         """One unit more; where it is."""
         place = owner.place(unit, partition, self.name, head.first_offset)
         info = UnitInfo(
-            partition, head.first_offset, head.rows, head.min_us, head.max_us, self.name, self.bytes, head.bytes, place
+            partition,
+            head.first_offset,
+            head.rows,
+            head.min_us,
+            head.max_us,
+            self.name,
+            self.bytes,
+            head.bytes,
+            place,
         )
         self.parts.append(unit)
         self.bytes += aligned(len(unit))
@@ -364,5 +381,3 @@ class ObjectAtomic:
 def _epoch_of(name: str) -> int:
     digits = name.rpartition("/")[2].partition("-")[0]
     return int(digits) if digits.isdecimal() else 1 << 62
-
-

@@ -113,7 +113,9 @@ class Contents:
     def _info(self, unit: Sequence[Any], where: str) -> UnitInfo:
         partition, offset, rows, file, start, size, min_us, max_us = unit
         if not 0 <= partition < len(self.ends) or rows < 0 or not str(file).startswith(f"{FOLDER}/"):
-            raise CorruptError(f"{where}: partition {partition}, {rows} rows in {file} can't be.", code="unit-place")
+            raise CorruptError(
+                f"{where}: partition {partition}, {rows} rows in {file} can't be.", code="unit-place"
+            )
         place = seed(self._stream, partition, file, offset)
         return UnitInfo(partition, offset, rows, min_us, max_us, file, start, size, place)
 

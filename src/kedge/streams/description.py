@@ -52,6 +52,13 @@ class Description:
         return document.pack(body)
 
 
+def normal(path: str) -> str:
+    """A stream's place as it is used everywhere: no slash at its end, no `file://` before a directory."""
+    path = path.removeprefix("file://")
+    short = path.rstrip("/")
+    return path if short.endswith(":") else short or "/"
+
+
 def load(host: Host, path: str, name: str = NAME) -> Description | None:
     """Read stream.json, or its copy; None when there is none."""
     try:
@@ -154,5 +161,12 @@ def new(
     if not 1 << 16 <= segment_bytes <= 1 << 40:
         raise UsageError(f"A segment has 64 KiB to 1 TiB, not {segment_bytes} bytes.")
     return Description(
-        host.rng.token(), schemas.check(schema, event_time), partitions, event_time, None, None, segment_bytes, objects
+        host.rng.token(),
+        schemas.check(schema, event_time),
+        partitions,
+        event_time,
+        None,
+        None,
+        segment_bytes,
+        objects,
     )

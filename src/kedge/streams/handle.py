@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -168,7 +168,9 @@ class Stream:
         for index, batch in enumerate(batches):
             units.append(self._encode(batch, end, index + 1 < len(batches), True, producer, sequence))
             end += batch.num_rows
-        return Share(partition, self._writers[partition], units, Appended(partition, first, end))
+        return Share(
+            partition, cast(PartitionWriter, self._writers[partition]), units, Appended(partition, first, end)
+        )
 
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
@@ -342,7 +344,9 @@ class Stream:
         """Make this empty stream the result of a run: from now on the run's ledger is its manifest."""
         if self._what.run_id is None and any(self.ends()):
             raise UsageError(f"{self.path} has rows of its own. Give the run an empty stream.")
-        self._what = description.bind(self._host, self.path, run_path if is_url(run_path) else os.path.abspath(run_path), run_id)
+        self._what = description.bind(
+            self._host, self.path, run_path if is_url(run_path) else os.path.abspath(run_path), run_id
+        )
         self._objects = None
         self._indexes = self._make_indexes()
 
@@ -394,7 +398,7 @@ def stream(
     """
     if not 1 <= unit_rows <= ROWS_MAX:
         raise UsageError(f"A unit has 1 to {ROWS_MAX:,} rows, not {unit_rows}.")
-    place = normal(os.fspath(path))
+    place = description.normal(os.fspath(path))
     where = host or hosts.local()
     there = description.load(where, place)
     if there is None:
@@ -409,13 +413,6 @@ def stream(
         raise UsageError(f"{place} was made in a directory. Append its rows to a stream that is made here.")
     _check_same(place, there, schema, partitions, event_time)
     return Stream(place, there, where, threads=threads, takeover=takeover, unit_rows=unit_rows)
-
-
-def normal(path: str) -> str:
-    """A stream's place as it is used everywhere: no slash at its end, no `file://` before a directory."""
-    path = path.removeprefix("file://")
-    short = path.rstrip("/")
-    return path if short.endswith(":") else short or "/"
 
 
 def _check_same(

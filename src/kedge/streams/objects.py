@@ -49,6 +49,11 @@ class ObjectManifest:
         """The durable end of each partition at the last refresh."""
         return self._contents.ends
 
+    @property
+    def lost(self) -> list[tuple[int, int, int]]:
+        """(partition, offset, rows) of what a repair could not keep."""
+        return self._contents.lost
+
     def refresh(self) -> None:
         """Read what was committed and trimmed since."""
         with self._lock:
@@ -128,4 +133,3 @@ class Objects:
                 store.delete(name)
             except UnavailableError:
                 continue  # garbage is harmless: the next writer sweeps it
-

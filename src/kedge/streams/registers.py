@@ -52,7 +52,9 @@ class Register:
         try:
             return [int(number) for number in document.parse(self._store.get(name), where)["numbers"]]
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptError(f"{where} at byte 0: {error!r}. Run `kedge stream repair`.", code="document") from error
+            raise CorruptError(
+                f"{where} at byte 0: {error!r}. Run `kedge stream repair`.", code="document"
+            ) from error
 
     def raise_to(self, wanted: Sequence[int]) -> list[int]:
         """Let it hold at least `wanted`, durably; what it holds now."""
