@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kedge.host.clock import Clock, SystemClock
 from kedge.host.disk import Disk, File, LocalDisk, Lock
+from kedge.host.objects import is_url, open_store
 from kedge.host.rng import Rng, SystemRng
 from kedge.host.store import DirectoryStore, Store
 
@@ -25,7 +26,9 @@ __all__ = [
     "Store",
     "SystemClock",
     "SystemRng",
+    "is_url",
     "local",
+    "open_store",
 ]
 
 
@@ -38,7 +41,10 @@ class Host:
     rng: Rng
 
     def store(self, root: str) -> Store:
-        """The objects below the directory `root` of this host's disk."""
+        """The objects below `root`: a directory of this host's disk, or an address such as `s3://bucket/prefix`."""
+        root = root.removeprefix("file://")
+        if is_url(root):
+            return open_store(root)
         return DirectoryStore(self.disk, root, self.rng)
 
 

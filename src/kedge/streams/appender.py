@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,6 @@ from numpy.typing import NDArray
 from kedge.errors import ClosedError, UsageError
 from kedge.streams.segment import Mark
 from kedge.streams.ticket import Appended, Ticket
-from kedge.streams.writer import PartitionWriter
 
 Unit = NDArray[np.uint8]
 Encode = Callable[[pa.RecordBatch | pa.Table, int, bool, bool, str | None, int | None], Unit]
@@ -63,16 +63,41 @@ class _Append:
             ticket.fail(error)
 
 
+class Writer(Protocol):
+    """What makes the appends of one partition durable."""
+
+    @property
+    def end(self) -> int:
+        """The durable end."""
+        ...
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        """The last append of each producer."""
+        ...
+
+    def write(self, units: Sequence[Unit], rows: int, producer: str | None, sequence: int | None) -> None:
+        """Take the units of one append; durable only after `commit`."""
+        ...
+
+    def commit(self) -> int:
+        """Make everything written durable and visible; the new end."""
+        ...
+
+    def close(self) -> None:
+        """Commit, and give the partition back."""
+        ...
+
+    def abandon(self) -> None:
+        """Give the partition back as it is."""
+        ...
+
+
 class Appender:
     """The appends of one partition."""
 
     def __init__(
-        self,
-        writer: PartitionWriter,
-        partition: int,
-        encode: Encode,
-        pool: ThreadPoolExecutor | None,
-        unit_rows: int,
+        self, writer: Writer, partition: int, encode: Encode, pool: ThreadPoolExecutor | None, unit_rows: int
     ) -> None:
         self.writer, self._partition, self._encode, self._pool = writer, partition, encode, pool
         self._unit_rows = unit_rows

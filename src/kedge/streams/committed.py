@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from kedge.errors import CorruptError
-from kedge.host import Host
+from kedge.host import Host, is_url
 from kedge.ledger import Ledger
 from kedge.streams import named
+from kedge.streams.fetched import Fetched
 from kedge.streams.index import UnitInfo
 
 _FILES_MAPPED_MAX = 64
@@ -29,6 +30,12 @@ class Manifest:
         self._next_slot = 0
         self.units: list[list[UnitInfo]] = [[] for _ in range(partitions)]
         self._maps: dict[str, memoryview] = {}
+        self._fetched = Fetched(host.store(root), root) if is_url(root) else None
+
+    @property
+    def ends(self) -> list[int]:
+        """The committed end of each partition at the last refresh."""
+        return [known[-1].end if known else 0 for known in self.units]
 
     def refresh(self) -> None:
         """Read what was committed since."""
@@ -73,6 +80,8 @@ class Manifest:
 
     def file(self, info: UnitInfo) -> memoryview:
         """The bytes of a unit's file."""
+        if self._fetched is not None:
+            return self._fetched.file(info.file)
         if info.file not in self._maps:
             path = f"{self._root}/{info.file}"
             try:
@@ -92,12 +101,40 @@ class Manifest:
     def forget(self) -> None:
         """Give the mapped memory back."""
         self._maps.clear()
+        if self._fetched is not None:
+            self._fetched.forget()
+
+
+class Units(Protocol):
+    """What is committed, of all partitions."""
+
+    @property
+    def units(self) -> list[list[UnitInfo]]:
+        """By partition, in order, as far as this was refreshed."""
+        ...
+
+    @property
+    def ends(self) -> list[int]:
+        """The end of each partition at the last refresh."""
+        ...
+
+    def refresh(self) -> None:
+        """Read what was committed since."""
+        ...
+
+    def file(self, info: UnitInfo) -> memoryview:
+        """The bytes of a unit's file."""
+        ...
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        ...
 
 
 class CommittedIndex:
     """One partition of a manifest, as a reader sees it."""
 
-    def __init__(self, manifest: Manifest, partition: int) -> None:
+    def __init__(self, manifest: Units, partition: int) -> None:
         self._manifest, self._partition = manifest, partition
 
     def refresh(self) -> int:
@@ -108,8 +145,7 @@ class CommittedIndex:
     @property
     def end(self) -> int:
         """The committed end of the last refresh."""
-        known = self._manifest.units[self._partition]
-        return known[-1].end if known else 0
+        return self._manifest.ends[self._partition]
 
     @property
     def begin(self) -> int:

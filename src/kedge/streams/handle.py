@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +25,17 @@ from numpy.typing import NDArray
 from kedge import codec
 from kedge import host as hosts
 from kedge.errors import ClosedError, CorruptError, UsageError
-from kedge.host import Host
+from kedge.host import Host, is_url
 from kedge.streams import committed, cut, description, named, summary, unit
 from kedge.streams import schema as schemas
 from kedge.streams.appender import Appender
 from kedge.streams.atomic import AtomicAppends, Share
 from kedge.streams.committed import CommittedIndex
+from kedge.streams.committer import ObjectAtomic, ObjectPartition
 from kedge.streams.files import SEGMENT_BYTES, PartitionFiles
 from kedge.streams.index import Index, UnitInfo, header_of
 from kedge.streams.layout import ROWS_MAX, Lineage
+from kedge.streams.objects import ObjectIndex, Objects
 from kedge.streams.positions import Positions, Subscription, delete_below
 from kedge.streams.recovery import Recovered
 from kedge.streams.ticket import Appended, Ticket
@@ -63,9 +65,11 @@ class Stream:
         self._pool: ThreadPoolExecutor | None = None
         self._io: ThreadPoolExecutor | None = None
         self._appenders: dict[int, Appender] = {}
+        self._writers: dict[int, PartitionWriter | ObjectPartition] = {}
+        self._objects = Objects(host, path, what.id, what.partitions, takeover=takeover) if what.objects else None
         self._indexes = self._make_indexes()
-        self._atomic: AtomicAppends | None = None
-        self._positions = Positions(host, path, what.partitions)
+        self._atomic: AtomicAppends | ObjectAtomic | None = None
+        self._positions = self._objects.positions if self._objects else Positions(host, path, what.partitions)
         self._closed = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -152,7 +156,8 @@ class Stream:
                 )
             shares = [self._share(appenders[p], p, batches, producer, sequence) for p, batches in cuts.items()]
             if self._atomic is None:
-                self._atomic = AtomicAppends(self._host, self.path)
+                objects = self._objects
+                self._atomic = objects.atomic(self._io) if objects else AtomicAppends(self._host, self.path)
             self._atomic.append(shares, producer, sequence)
             return [share.result for share in shares]
 
@@ -169,7 +174,9 @@ class Stream:
         for index, batch in enumerate(batches):
             units.append(self._encode(batch, end, index + 1 < len(batches), True, producer, sequence))
             end += batch.num_rows
-        return Share(partition, appender.writer, units, Appended(partition, first, end))
+        return Share(
+            partition, cast(PartitionWriter, self._writers[partition]), units, Appended(partition, first, end)
+        )
 
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
@@ -204,18 +211,22 @@ class Stream:
         self._writer(partition)
         return self._appenders[partition]
 
-    def _writer(self, partition: int) -> PartitionWriter:
+    def _writer(self, partition: int) -> PartitionWriter | ObjectPartition:
         if self._closed:
             raise ClosedError(f"{self.path} is closed. Open it again with kedge.stream.")
         if partition not in self._appenders:
             if self._threads and self._pool is None:
                 self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kedge-encode")
                 self._io = ThreadPoolExecutor(_WRITES_UNDER_WAY, thread_name_prefix="kedge-io")
-            writer = PartitionWriter(
-                self._files(partition), takeover=self._takeover, io=self._io, choosers=self._choosers
-            )
+            if self._objects is not None:
+                writer = self._objects.writer(partition, self._io)
+            else:
+                writer = PartitionWriter(
+                    self._files(partition), takeover=self._takeover, io=self._io, choosers=self._choosers
+                )
+            self._writers[partition] = writer
             self._appenders[partition] = Appender(writer, partition, self._encode, self._pool, self._unit_rows)
-        return self._appenders[partition].writer
+        return self._writers[partition]
 
     def _encode(
         self,
@@ -235,12 +246,14 @@ class Stream:
 
     def ends(self) -> list[int]:
         """The durable end of each partition, now."""
+        if self._objects is not None:  # all partitions have one manifest
+            self._objects.manifest.refresh()
+            return [index.end for index in self._indexes]
         return [index.refresh() for index in self._indexes]
 
     def begins(self) -> list[int]:
         """The first offset of each partition that is sure to stay: the trim floor."""
-        for index in self._indexes:
-            index.refresh()
+        self.ends()
         first = [index.begin for index in self._indexes]
         return [max(pair) for pair in zip(first, self._positions.floors(), strict=True)]
 
@@ -276,8 +289,10 @@ class Stream:
         """
         asked = self.schema.names if columns is None else columns
         wanted = None if where is None else Where(self.schema, where)
+        ends = self.ends() if partition is None else []  # of one moment: an atomic append is in all or in none
         for part in range(self.partitions) if partition is None else (partition,):
-            for info in self.units(part, start, end):
+            stop = min(ends[part], end) if ends and end is not None else ends[part] if ends else end
+            for info in self.units(part, start, stop):
                 if wanted is not None and not self.may_hold(info, wanted):
                     continue
                 batch = self.read_unit(info, columns if wanted is None else wanted.columns(asked))
@@ -330,6 +345,9 @@ class Stream:
         if older_us is not None:
             wanted = [max(w, self._first_since(p, older_us)) for p, w in enumerate(wanted)]
         floors = self._positions.raise_floors([min(pair) for pair in zip(wanted, ends, strict=True)])
+        if self._objects is not None:
+            self._objects.trim(floors)
+            return floors
         needed = self._positions.needed()
         for partition, keep in enumerate(map(min, floors, needed)):
             delete_below(self._files(partition), keep)
@@ -352,7 +370,10 @@ class Stream:
         """Make this empty stream the result of a run: from now on the run's ledger is its manifest."""
         if self._what.run_id is None and any(self.ends()):
             raise UsageError(f"{self.path} has rows of its own. Give the run an empty stream.")
-        self._what = description.bind(self._host, self.path, os.path.abspath(run_path), run_id)
+        self._what = description.bind(
+            self._host, self.path, run_path if is_url(run_path) else os.path.abspath(run_path), run_id
+        )
+        self._objects = None
         self._indexes = self._make_indexes()
 
     @property
@@ -364,7 +385,9 @@ class Stream:
         """The bytes of the result unit `file`: the run writes them, and the commit gives them their offset."""
         return named.encode(batch, self.id, file, lineage, self.event_time)
 
-    def _make_indexes(self) -> list[Index] | list[CommittedIndex]:
+    def _make_indexes(self) -> list[Index] | list[CommittedIndex] | list[ObjectIndex]:
+        if self._objects is not None:
+            return self._objects.indexes()
         if self._what.run is None:
             return [Index(self._files(p)) for p in range(self.partitions)]
         manifest = committed.Manifest(self._host, self.path, self.id, self.partitions, self._what.run)
@@ -401,15 +424,19 @@ def stream(
     """
     if not 1 <= unit_rows <= ROWS_MAX:
         raise UsageError(f"A unit has 1 to {ROWS_MAX:,} rows, not {unit_rows}.")
-    place = os.fspath(path).rstrip("/") or "/"
+    place = description.normal(os.fspath(path))
     where = host or hosts.local()
     there = description.load(where, place)
     if there is None:
         if schema is None:
             raise UsageError(f"There is no stream at {place}. Give a schema to create one.")
         there = description.create(
-            where, place, description.new(where, schema, partitions or 1, event_time, segment_bytes)
+            where,
+            place,
+            description.new(where, schema, partitions or 1, event_time, segment_bytes, objects=is_url(place)),
         )
+    if is_url(place) and not there.objects and there.run_id is None:
+        raise UsageError(f"{place} was made in a directory. Append its rows to a stream that is made here.")
     _check_same(place, there, schema, partitions, event_time)
     return Stream(place, there, where, threads=threads, takeover=takeover, unit_rows=unit_rows)
 

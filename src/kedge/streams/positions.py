@@ -71,17 +71,20 @@ class Positions:
 
     def read(self, name: str) -> list[int] | None:
         """A subscription's positions; None when there is no such subscription."""
-        return self._load(_file(name), "positions")
+        return self._load(subscription_file(name), "positions")
 
     def write(self, name: str, positions: Sequence[int]) -> None:
         """Save a subscription's positions, durably."""
+        self._check(positions)
+        self._store.put(subscription_file(name), document.pack({"positions": list(positions)}))
+
+    def _check(self, positions: Sequence[int]) -> None:
         if len(positions) != self._partitions or min(positions) < 0:
             raise UsageError(f"A subscription needs {self._partitions} positions from 0 up, not {list(positions)}.")
-        self._store.put(_file(name), document.pack({"positions": list(positions)}))
 
     def remove(self, name: str) -> None:
         """End a subscription."""
-        self._store.delete(_file(name))
+        self._store.delete(subscription_file(name))
 
     def _load(self, name: str, key: str) -> list[int] | None:
         try:
@@ -92,7 +95,8 @@ class Positions:
         return [int(position) for position in found]
 
 
-def _file(name: str) -> str:
+def subscription_file(name: str) -> str:
+    """The object of a subscription."""
     if not name or "/" in name or name.startswith("."):
         raise UsageError(f"{name!r} is not a subscription's name: it is empty, has a '/' or begins with a dot.")
     return checked_name(f"{FOLDER}/{name}.json")

@@ -22,6 +22,7 @@ from kedge.streams.decisions import PREFIX, Decisions
 from kedge.streams.epoch import Claim, Slot
 from kedge.streams.files import PartitionFiles
 from kedge.streams.layout import BUFFER, COLUMN, LOST, MAGIC, ROWS_MAX, Header, aligned
+from kedge.streams.object_check import mend_objects
 from kedge.streams.positions import FLOOR, FOLDER, Positions
 from kedge.streams.recovery import check_bodies, create_segment, note
 from kedge.streams.segment import PAGE, Mark, Place, SegmentName, chain, parse_header, parse_name
@@ -46,13 +47,16 @@ class _Found:
 
 def repair(path: str | os.PathLike[str], *, host: Host | None = None) -> Repaired:
     """Repair a stream of segments; nobody may be writing to it."""
-    return mend(host or hosts.local(), os.fspath(path).rstrip("/"))
+    return mend(host or hosts.local(), description.normal(os.fspath(path)))
 
 
 def mend(host: Host, path: str) -> Repaired:
     """The same, on a given host."""
     report = Repaired()
     what = _description(host, path, report)
+    if what.objects:
+        report.rows_kept, report.rows_lost = mend_objects(host, path, what, report.done, report.dropped)
+        return report
     _documents(host, path, what.partitions, report)
     problems = check(host, path).problems
     undecided = any(problem.file == PREFIX for problem in problems)

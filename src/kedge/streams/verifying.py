@@ -51,7 +51,7 @@ class Checked:
 
 def verify(path: str | os.PathLike[str], *, host: Host | None = None) -> Checked:
     """Check a stream of segments."""
-    return check(host or hosts.local(), os.fspath(path).rstrip("/"))
+    return check(host or hosts.local(), description.normal(os.fspath(path)))
 
 
 def check(host: Host, path: str) -> Checked:
@@ -59,6 +59,11 @@ def check(host: Host, path: str) -> Checked:
     checked = Checked()
     what = _description(host, path, checked)
     if what is None:
+        return checked
+    if what.objects:
+        from kedge.streams.object_check import check_objects
+
+        check_objects(host, path, what, checked)
         return checked
     _documents(host, path, what.partitions, checked)
     for partition in range(what.partitions):

@@ -20,11 +20,12 @@ import os
 import random
 import threading
 
-from kedge.host import Host
+from kedge.host import Host, Store, is_url
 from kedge.host.rng import SeededRng
 from kedge.host.sim.clock import SimClock
 from kedge.host.sim.disk import Call, Process, SimDisk, SimLock
 from kedge.host.sim.files import Fault, Inode, Names, folder_of
+from kedge.host.sim.store import Prefixed, SimStore
 from kedge.host.sim.turns import Turns
 
 
@@ -42,6 +43,7 @@ class Machine:
         self.folders: set[str] = {"/"}
         self.locks: dict[Inode, SimLock] = {}
         self.capacity_bytes: int | None = None
+        self.objects = SimStore(seed)  # lives elsewhere: a power cut does not reach it
         self.processes = 0
         self.off = False
 
@@ -103,6 +105,7 @@ class Machine:
         after = Machine(self.seed, self.fault, self.generation + 1)
         after.folders = set(self.folders)
         after.capacity_bytes = self.capacity_bytes
+        after.objects = self.objects
         twins: dict[Inode, Inode] = {}
         for path, inode in sorted(self.names.survivors(self.fault, self.rng).items()):
             if inode not in twins:
@@ -156,6 +159,12 @@ class SimHost(Host):
     def fail_at(self) -> dict[int, int]:
         """I/O call number -> errno that it raises: EIO, or ENOSPC. A failed sync drops its pages."""
         return self._process.fail_at
+
+    def store(self, root: str) -> Store:
+        """A directory of the simulated disk, or a prefix of the one object store that all machines of a seed share."""
+        if not is_url(root):
+            return super().store(root)
+        return Prefixed(self._machine.objects.client(self), root.partition("://")[2])
 
     def process(self) -> SimHost:
         """Another process on the same machine."""

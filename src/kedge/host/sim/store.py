@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, cast
 from kedge.errors import UnavailableError
 from kedge.host.disk import Bytes
 from kedge.host.sim.turns import Turns
-from kedge.host.store import checked_name
+from kedge.host.store import Store, checked_name
 
 if TYPE_CHECKING:
     from kedge.host.sim.machine import SimHost
@@ -160,3 +160,36 @@ class SimClient:
             act()
         else:  # the process died while the request was under way
             self._store.late.append(act)
+
+
+class Prefixed:
+    """The names of a store that begin with a prefix."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store, self._prefix = store, prefix.strip("/")
+
+    def put(self, name: str, data: Bytes, *, if_absent: bool = False) -> None:
+        """Write an object."""
+        self._store.put(self._full(name), data, if_absent=if_absent)
+
+    def get(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        """An object or a range of it."""
+        return self._store.get(self._full(name), start, end)
+
+    def list(self, prefix: str) -> list[str]:
+        """The sorted names below a folder."""
+        full = self._full(prefix) if prefix else self._prefix
+        return [name[len(self._prefix) + 1 :] for name in self._store.list(full)]
+
+    def delete(self, name: str) -> None:
+        """Remove an object."""
+        self._store.delete(self._full(name))
+
+    def settle(self, folder: str) -> None:
+        """What is visible here is durable."""
+
+    def sweep(self, folder: str) -> None:
+        """Nothing is ever half-written here."""
+
+    def _full(self, name: str) -> str:
+        return f"{self._prefix}/{checked_name(name)}"
