@@ -21,6 +21,21 @@ def run(
     survives_open: bool = True,
 ) -> None:
     """`scheme` None switches at random; `reopen` closes and opens the store, and what is open may survive that."""
+    try:
+        _run(seed, store, scheme, steps, reopen, survives_open)
+    except BaseException as error:
+        error.add_note(f"histories.run(seed={seed}, scheme={scheme!r}, steps={steps})")
+        raise
+
+
+def _run(
+    seed: int,
+    store: Any,
+    scheme: str | None,
+    steps: int,
+    reopen: Callable[[Any], Any] | None,
+    survives_open: bool,
+) -> None:
     rng = random.Random(seed)
     model = m.Model()
     of = m.structures(store, scheme)

@@ -271,6 +271,18 @@ def test_the_empty_version_is_no_younger_than_the_first(tmp_path):
     assert again.compact(age_seconds=0) == [1]
 
 
+def test_versions_that_a_change_dropped_stay_dropped_after_a_compaction(tmp_path):
+    store = open_store(str(tmp_path / "store"))
+    members = store.set("s")
+    for number in range(3):
+        members.add(number)
+        store.checkpoint()
+    store.rollback(1)
+    members.add("another way")
+    assert store.compact(count=9) == [0, 1]
+    assert [version.number for version in open_store(str(tmp_path / "store")).versions()] == [0, 1]
+
+
 def test_compaction_leaves_no_garbage(tmp_path):
     store = open_store(str(tmp_path / "store"))
     members = store.set("s")

@@ -178,6 +178,7 @@ class Embedded:
         self.tick = 0  # grows with every change: snapshots notice
         self.dirty = False  # whether the open layer changed anything
         self._flushed = False  # whether some of it is durable
+        self.unsettled = False  # whether versions that a change has dropped are still in the journal
         self._raws: list[Raw] = []
         self._live: dict[str, EmbeddedLive] = {}
         self._clock = clock
@@ -210,6 +211,7 @@ class Embedded:
     def _diverge(self) -> None:
         self.dirty = True
         later = self.line.later()
+        self.unsettled |= bool(later) and self.journal is not None
         for number in later:
             del self.layers[number]
         self.line.drop(later)
@@ -234,7 +236,7 @@ class Embedded:
         """Put a finished layer onto the line."""
         self.layers[version.number] = layer
         self.line.add(version)
-        self._raws, self.dirty, self._flushed = [], False, False
+        self._raws, self.dirty, self._flushed, self.unsettled = [], False, False, False
         self.tick += 1
 
     def _open_layer(self, *, seal: bool) -> Layer:
@@ -269,7 +271,7 @@ class Embedded:
         """Make the open layer durable as well."""
         if self.journal is not None:
             self.journal.flush(self._open_layer(seal=False), self.line.at, self.specs)
-            self._flushed = True
+            self._flushed, self.unsettled = True, False
 
     def goto(self, version: int) -> None:
         """Discard the open layer and make another version current."""
@@ -289,7 +291,7 @@ class Embedded:
             live.discard_open()
             live.load(self.between(name, self.line.at, version))
         self.line.at = version
-        self._raws, self.dirty, self._flushed = [], False, False
+        self._raws, self.dirty, self._flushed, self.unsettled = [], False, False, False
         self.tick += 1
 
     def between(self, name: str, start: int, end: int) -> Delta:
@@ -339,7 +341,7 @@ class Embedded:
             oldest = {name: self.view(name, stay[0]) for name in self.specs}
             open_ = self._open_layer(seal=False) if self._flushed else None
             line = self.journal.compact(line, layers, oldest, open_)
-        self.line, self.layers = line, layers
+        self.line, self.layers, self.unsettled = line, layers, False
         self.tick += 1
 
     def _combined(self, number: int, numbers: list[int]) -> Layer:

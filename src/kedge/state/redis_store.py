@@ -45,6 +45,8 @@ class Staged:
 class RedisStore:
     """A store on Redis."""
 
+    unsettled = False  # a change and the versions that it drops are one transaction
+
     def __init__(self, link: Link, name: str, clock: Clock, *, read_only: bool) -> None:
         self.link, self.keys, self._clock = link, Keys(name), clock
         self.layers = RedisLayers(link, self.keys)

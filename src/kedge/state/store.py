@@ -34,6 +34,7 @@ class Backend(Protocol):
 
     specs: dict[str, Spec]
     tick: int
+    unsettled: bool  # whether versions that a change has dropped would come back after a crash
 
     @property
     def line(self) -> Line:
@@ -307,7 +308,7 @@ class Store:
             age_us = None if age_seconds is None else round(age_seconds * 1e6)
             line = self._backend.line
             stay = kept(line, self._clock.now_us(), keep=keep, count=count, age_us=age_us, bytes_=bytes)
-            if stay != line.numbers():
+            if stay != line.numbers() or self._backend.unsettled:
                 self._backend.compact(stay)
             return stay
 
