@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from s3_server import BUCKET, Server
 
 import kedge
 from kedge import host
 from kedge.errors import ClosedError, ConflictError, UnavailableError, UsageError
 from kedge.streams import committer
+from s3_server import BUCKET, Server
 
 pytest.importorskip("moto")
 pytest.importorskip("obstore")

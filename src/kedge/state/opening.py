@@ -6,7 +6,8 @@ import os
 import re
 
 from kedge.errors import UsageError
-from kedge.host import Host, local
+from kedge.host import Host, is_url, local
+from kedge.host.objects import SCHEMES
 from kedge.state.commands import check_scheme
 from kedge.state.store import Store
 
@@ -20,7 +21,8 @@ def open_store(
     read_only: bool = False,
     host: Host | None = None,
 ) -> Store:
-    """Open the versioned store at `url`, or create it: `memory:`, a directory, or `redis://host:port/db?name=kedge`.
+    """Open the versioned store at `url`, or create it: `memory:`, a directory, an object store such as
+    `s3://bucket/prefix`, or `redis://host:port/db?name=kedge`.
 
     `scheme` is for structures that are created from now on. A store that is opened `read_only` takes no epoch from
     a writer and refuses changes.
@@ -43,8 +45,11 @@ def open_store(
         backend = open_redis(place, host.clock, read_only=read_only)
         return Store(_without_password(place), backend, host.clock, scheme)
     root = place.removeprefix("file://").removeprefix("file:")
-    if "://" in root or not root:
-        raise UsageError(f"A store can't be kept at {place}: use 'memory:', a directory, or a redis:// URL.")
+    if not root or (is_url(root) and root.partition("://")[0] not in SCHEMES):
+        raise UsageError(
+            f"A store can't be kept at {place}: use 'memory:', a directory, an object store such as "
+            "s3://bucket/prefix, or a redis:// URL."
+        )
     from kedge.state.directory import open_directory
 
     return Store(place, open_directory(root, host, read_only=read_only), host.clock, scheme)
