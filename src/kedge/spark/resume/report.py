@@ -101,7 +101,7 @@ def _places(stages: Sequence[Mapping[str, Any]]) -> tuple[dict[int, tuple[float,
     rows: dict[int, list[int]] = {}
     for index in sorted(depth):
         rows.setdefault(depth[index], []).append(index)
-    width = max(2, *(len(row) for row in rows.values())) * _WIDE
+    width = max(3, *(len(row) for row in rows.values())) * _WIDE
     where = {
         index: ((at + 0.5) * width / len(row), float(_TOP + level * _HIGH))
         for level, row in rows.items()
