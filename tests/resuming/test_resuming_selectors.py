@@ -1,5 +1,6 @@
 """Every selector against exhaustive search on random plans."""
 
+import itertools
 import random
 
 import pytest
@@ -126,6 +127,21 @@ def test_mean_of_one_failure_lies_between_the_end_and_the_worst(lane):
         plan = random_plan(seed)
         dag, _ = to_dag(plan)
         assert plan.end({}) <= mean_us(dag, dag.candidates) <= worst_us(dag, dag.candidates) or not plan.end({})
+
+
+def test_fewest_bytes_on_one_worker(lane):
+    one = Speeds(workers=1)
+    for seed in lane.seeds(10, 150, 1_500):
+        dag, _ = to_dag(random_plan(seed, 4))
+        sets = [c for n in range(len(dag.candidates) + 1) for c in itertools.combinations(dag.candidates, n)]
+        tried = [(worst_us(dag, c, one), dag.bytes_of(c)) for c in sets]
+        for target in sorted({worst for worst, _ in tried}):
+            cut = fewest_bytes(dag, target, one)
+            assert cut is not None
+            assert cut.exact
+            assert worst_us(dag, cut.chosen, one) <= target, (seed, target)
+            assert cut.bytes == min(size for worst, size in tried if worst <= target), (seed, target)
+        assert fewest_bytes(dag, min(worst for worst, _ in tried) - 1, one) is None
 
 
 def test_finite_workers(lane):

@@ -54,18 +54,3 @@ def views(spark, folder, tables=TABLES):
     """Name the tables for SQL."""
     for table in tables:
         spark.read.parquet(f"{folder}/{table}").createOrReplaceTempView(table)
-
-
-def save_everything():
-    """Let kedge.resume save every stage that can be saved, whatever it buys."""
-    from kedge.spark.resume import run as runs
-
-    real = runs.select
-
-    def all_of_them(stages, *rest):
-        chosen = real(stages, *rest)
-        for stage in stages:
-            stage.chosen = not stage.refused
-        return chosen
-
-    runs.select = all_of_them

@@ -6,7 +6,6 @@ the files of the partitions that were finished. Real kills are in tests/spark/te
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kedge.bench._resume_tpch import TABLES
 from kedge.resuming import Datum, Operation, Speeds, build, select_checkpoints
 from kedge.resuming.pieces import split
 from kedge.resuming.schedule import schedule
@@ -187,16 +187,13 @@ def plan_row(query: str, run: Mapping[str, Any], cores: int) -> PlanRow:
     )
 
 
-def own_plans(spark: Any, folder: Path, tpch: str | None) -> list[PlanRow]:
-    """Spark's plans of the queries above, and of TPC-H where its tables are; run twice, so that times are measured."""
+def own_plans(spark: Any, folder: Path, tpch: Mapping[int, str]) -> list[PlanRow]:
+    """Spark's plans of the queries above and of TPC-H; run twice, so that times are measured."""
     from kedge.spark.resume import api
 
-    queries = dict(QUERIES)
-    if tpch:
-        texts = json.loads(Path(f"{tpch}/queries.json").read_text())
-        queries |= {f"TPC-H {number}": text.strip().rstrip(";") for number, text in texts.items()}
-        for table in ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier"):
-            spark.read.parquet(f"{tpch}/{table}").createOrReplaceTempView(table)
+    queries = QUERIES | {f"TPC-H {number}": text for number, text in tpch.items()}
+    for table in TABLES if tpch else ():
+        spark.read.parquet(f"{folder}/tpch/{table}").createOrReplaceTempView(table)
     rows: list[PlanRow] = []
     for name, text in queries.items():
         at = folder / f"plan-{name.replace(' ', '-')}"

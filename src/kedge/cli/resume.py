@@ -22,16 +22,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at a job, or remove what it saved."""
-    from kedge import host
     from kedge.errors import UsageError
     from kedge.spark.resume.job import Job
 
-    local = "://" not in args.dir
-    if local and not host.local().disk.is_dir(f"{args.dir}/ledger"):
+    job = Job(args.dir)
+    if not job.store.list("ledger"):
         raise UsageError(
             f"{args.dir} is not a job: it has no ledger. Name the directory that kedge.resume was given."
         )
-    job = Job(args.dir)
     if args.action == "clean":
         job.claim()
         freed = job.clean()

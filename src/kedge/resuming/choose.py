@@ -18,6 +18,7 @@ from kedge.errors import UsageError
 from kedge.resuming.cost import expected_floor_us, expected_us, floor_us, mean_us, worst_us
 from kedge.resuming.cuts import Cut, Paths, exact, primal_dual
 from kedge.resuming.dag import Dag, as_dag
+from kedge.resuming.one_worker import fewest_bytes_of_one
 from kedge.resuming.schedule import Speeds, schedule
 
 EXACT_DATA_MAX = 250
@@ -121,9 +122,19 @@ def _check(goal: str, rate: float | None, overhead: float | None, budget: int | 
         )
 
 
-def fewest_bytes(dag: Dag, target_us: int, speeds: Speeds | None = None, method: Method = "auto") -> Cut | None:
-    """The fewest bytes that keep every failure within `target_us` (unlimited workers); None if nothing does."""
-    return _solver(dag, method)(Paths(dag, speeds or Speeds()), target_us)
+def fewest_bytes(
+    dag: Dag, target_us: int, speeds: Speeds | None = None, method: Method = "auto", seconds_max: float = 10.0
+) -> Cut | None:
+    """The fewest bytes that keep every failure within `target_us`; None if nothing does.
+
+    Workers are unlimited, or one with instant transfers: then the answer is exact and needs scipy.
+    """
+    speeds = speeds or Speeds()
+    if speeds.workers is None:
+        return _solver(dag, method)(Paths(dag, speeds), target_us)
+    if speeds != Speeds(workers=1):
+        raise UsageError("fewest_bytes is for unlimited workers, or for one worker with instant transfers.")
+    return fewest_bytes_of_one(dag, target_us, seconds_max)
 
 
 def _solver(dag: Dag, method: Method) -> Callable[[Paths, int], Cut | None]:
