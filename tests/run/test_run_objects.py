@@ -11,7 +11,7 @@ ROOT = "s3://bucket/w"
 
 
 def test_a_run_in_an_object_store_survives_every_crash(lane: Any) -> None:
-    for seed in lane.seeds(1, 4, 200):
+    for seed in lane.seeds(1, 3, 20):
         work = Workload(seed, units=3, rows=6, root=ROOT)
         stride = {"fast": 29, "test": 5}.get(lane.name, 1)
         for crash_at in io_calls(work, seed)[seed % stride :: stride]:
