@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("in_an_object_store")
 
 @pytest.mark.parametrize("faults", [0.0, 0.03])
 def test_a_crash_at_any_call_loses_nothing(faults: float, lane: Any) -> None:
-    for seed in lane.seeds(2, 8, 300):
+    for seed in lane.seeds(2, 8, 100):
         stride = {"fast": 9, "test": 2}.get(lane.name, 1)
         for crash_at in points(seed, faults=faults)[seed % stride :: stride]:
             trial(seed, crash_at, faults=faults)
@@ -71,7 +71,7 @@ def reader(host: SimHost, seen: list[list[int]]) -> Callable[[], None]:
 
 @pytest.mark.parametrize("kills", [0.0, 0.004])
 def test_writers_push_each_other_out(kills: float, lane: Any) -> None:
-    for seed in lane.seeds(3, 60, 3000):
+    for seed in lane.seeds(3, 60, 1000):
         host = machine(seed, "stop")
         opened(host).close()
         host.machine.objects.faults = 0.02

@@ -61,7 +61,7 @@ def raised(kind: type[Register], seed: int) -> None:
 
 
 def test_a_register_never_goes_back(lane: Any) -> None:
-    for seed in lane.seeds(30, 300, 5000):
+    for seed in lane.seeds(30, 300, 3000):
         raised(Register, seed)
 
 

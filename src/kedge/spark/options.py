@@ -101,6 +101,10 @@ def _path(options: Mapping[str, str]) -> str:
     if not path:
         raise UsageError("Which stream? Name its directory: load('data/rides') or save('data/rides').")
     path = path.removeprefix("file://")
+    if path.startswith("memory://"):
+        raise UsageError(
+            f"{path} is in the memory of one process, and Spark reads and writes in others: use a directory."
+        )
     # Options are read on the driver's side; executors may have another working directory.
     return path if "://" in path else os.path.abspath(path)
 

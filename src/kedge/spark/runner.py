@@ -230,4 +230,6 @@ def _session(spark: SparkSession) -> SparkSession:
 
 def _absolute(path: str) -> str:
     """Workers may have another working directory."""
+    if path.startswith("memory://"):
+        raise UsageError(f"{path} is in the memory of one process, and Spark works in others: use a directory.")
     return path if "://" in path else os.path.abspath(path)

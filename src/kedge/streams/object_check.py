@@ -53,7 +53,8 @@ def _unit(data: memoryview, unit: UnitInfo, schema: pa.Schema) -> Iterator[str]:
     except CorruptError as error:
         yield str(error)
         return
-    yield from unit_problems(data, header, unit.start, schema)
+    # Up to its own end: another unit of the pack may follow at once.
+    yield from unit_problems(data[: unit.start + unit.bytes], header, unit.start, schema)
 
 
 def _documents(host: Host, path: str) -> Iterator[tuple[str, str]]:
