@@ -21,10 +21,34 @@ def store(request):
     return open_store(request.getfixturevalue("redis_url"), scheme=request.param.split()[1])
 
 
+class Foreign:
+    """A column of another library, such as a pandas Series."""
+
+    def __init__(self, *values):
+        self._values = np.array(values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self._values
+
+    def tolist(self):
+        return self._values.tolist()
+
+
 @pytest.mark.parametrize(
     "members",
-    [[1, 2, 5], ["a", "b"], np.array([1, 5]), np.array(["a", "x"]), pa.array([2, 7]), (1, 2), {1, 9}, range(3)],
-    ids=["list", "texts", "numpy", "numpy texts", "arrow", "tuple", "set", "range"],
+    [
+        Foreign(1, 2),
+        Foreign("a", "z"),
+        [1, 2, 5],
+        ["a", "b"],
+        np.array([1, 5]),
+        np.array(["a", "x"]),
+        pa.array([2, 7]),
+        (1, 2),
+        {1, 9},
+        range(3),
+    ],
+    ids=["foreign", "foreign texts", "list", "texts", "numpy", "numpy texts", "arrow", "tuple", "set", "range"],
 )
 def test_add_and_discard_take_one_array_as_readily_as_members(store, members):
     ours = store.set("s")

@@ -122,13 +122,23 @@ COLUMNS = (np.ndarray, pa.Array, pa.ChunkedArray, list, tuple, range, set, froze
 
 def spread(members: tuple[Any, ...]) -> Any:
     """The members of a call: those named one by one, or a single column of them."""
-    return members[0] if len(members) == 1 and isinstance(members[0], COLUMNS) else members
+    one = members[0] if len(members) == 1 else None
+    return one if isinstance(one, COLUMNS) or _is_foreign(one) else members
+
+
+def _is_foreign(values: Any) -> bool:
+    """Whether this is a column of another library (pandas, polars), which NumPy can read."""
+    return hasattr(values, "__array__") and not isinstance(
+        values, np.ndarray | np.generic | pa.Array | pa.ChunkedArray
+    )
 
 
 def as_list(values: Any) -> list[Any]:
     """An array, or anything that can be iterated, as a list."""
     if isinstance(values, str | bytes):
         raise UsageError(f"{values!r} is one value; pass a list or an array of values.")
+    if _is_foreign(values):
+        values = np.asarray(values)
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if values.null_count:
             raise UsageError("An array of values has nulls; drop them first (`drop_null()`).")
@@ -149,6 +159,8 @@ def _one_dimension(values: Any) -> Any:
 
 def as_ints(values: Any) -> Ints | None:
     """Integers as one column; None when they are not all 64-bit integers."""
+    if _is_foreign(values):
+        values = np.asarray(values)
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if not pa.types.is_integer(values.type) or values.null_count:
             return None
