@@ -37,7 +37,7 @@ def scattered(seed: int) -> oracle.Instance:
 
 def test_bound_and_plan_enclose_the_best_of_all_maps(lane) -> None:
     optimal = count = 0
-    for seed in lane.seeds(18, 300, 5_000):
+    for seed in lane.seeds(18, 300, 3_000):
         one = scattered(seed)
         least = 0.3 if seed % 4 == 0 else 0.0
         mean = Fraction(sum(one.work), one.nodes)
@@ -68,7 +68,8 @@ def test_maps_cost_no_more_than_intervals_and_less_at_tight_balance(lane) -> Non
         intervals = move.single(route, work, size, 11, 0.1)
         plan = move.single(route, work, size, 11, 0.1, assign="any")
         assert plan.tau_reached <= 0.1 or plan.widened
-        assert plan.cost_bytes <= intervals.cost_bytes
+        # where intervals can't keep tau they got a wider one
+        assert plan.cost_bytes <= intervals.cost_bytes or plan.tau_effective < intervals.tau_effective
         total["intervals"] += intervals.cost_bytes
         total["any"] += plan.cost_bytes
         total["bound"] += plan.bound_bytes

@@ -107,7 +107,7 @@ def test_the_knapsack_bound_is_exact_and_falls_back_to_a_bound(lane) -> None:
 
 
 def test_the_other_kernels_compiled_and_not(lane) -> None:
-    for seed in lane.seeds(4, 30, 500):
+    for seed in lane.seeds(3, 15, 150):
         given, sums, cap, old = tables(seed, tasks_max=14)
         rng = np.random.default_rng(seed)
         first, last = ssm.windows(sums, cap, 0)
@@ -125,10 +125,15 @@ def test_the_other_kernels_compiled_and_not(lane) -> None:
         fast, slow = anymap._anneal(*search), anymap._anneal.py_func(*search)
         assert fast[0] == slow[0]
         assert np.array_equal(fast[1], slow[1])
-        if cap and given.nodes > 1:
-            priced = (home, given.work * 1000 // cap, given.size, given.nodes - 1, 1, given.nodes, 50, 12)
-            priced = (np.minimum(home, given.nodes - 2), *priced[1:])
-            assert np.isclose(bounds._priced(*priced), bounds._priced.py_func(*priced))
+        if cap:
+            # equal profits are common, so the bound itself may differ with the order of a sort
+            profit, units = rng.normal(size=given.tasks), given.work * 1000 // cap
+            taken = np.zeros((2, given.tasks), np.bool_)
+            best = bounds._knapsack(profit, units, taken[0])
+            assert best == bounds._knapsack.py_func(profit, units, taken[1])
+            assert np.array_equal(taken[0], taken[1])
+            assert units[taken[0]].sum() <= 1000
+            assert np.isclose(profit[taken[0]].sum(), best)
 
 
 def test_phases_compiled_and_not(lane) -> None:
