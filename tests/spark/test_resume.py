@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import warnings
 
 import pytest
@@ -210,6 +211,41 @@ def test_a_full_disk_gives_a_plain_run_with_a_warning(spark, tables, tmp_path, e
     assert parts_of(str(tmp_path / "j")) == []
 
 
+@pytest.mark.parametrize("pages", [16, 40])
+def test_a_disk_that_is_really_full(spark, tables, tmp_path, everything, pages):
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={pages * 4096}", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a small file system")
+    text = QUERIES["largest"]
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            got = rows(api.resume(spark.sql(text), at=str(place / "j"), keep=True))
+        assert got == rows(spark.sql(text))
+        assert any("not saved" in str(w.message) or "plainly" in str(w.message) for w in told)
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_ledger_that_takes_no_more_gives_a_plain_run(spark, tables, tmp_path, everything, monkeypatch):
+    real = Job.add
+
+    def full(self, kind, **fields):
+        if kind == "saved":
+            monkeypatch.setattr(self.ledger, "commit", no_space)
+        real(self, kind, **fields)
+
+    def no_space(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Job, "add", full)
+    with pytest.warns(UserWarning, match="runs plainly"):
+        got = rows(api.resume(spark.sql(QUERIES["nations"]), at=str(tmp_path / "j"), keep=True))
+    assert got == rows(spark.sql(QUERIES["nations"]))
+
+
 def test_a_damaged_file_is_never_used(spark, tables, tmp_path, everything):
     at, want = str(tmp_path / "j"), rows(spark.sql(QUERIES["summary"]))
     api.resume(spark.sql(QUERIES["summary"]), at=at, keep=True)
@@ -253,6 +289,16 @@ def test_bad_calls(spark, tables, tmp_path):
         api.resume(spark.readStream.format("rate").load(), at=str(tmp_path / "j"))
     with pytest.raises(UsageError, match="not a size"):
         api.resume(df, at=str(tmp_path / "j"), budget="much")
+    for budget in (True, -1, 1.5, [], "2 GB or so"):
+        with pytest.raises(UsageError, match="not a size"):
+            api.resume(df, at=str(tmp_path / "j"), budget=budget)
+    for call in (api.explain_resume, lambda x: api.resume(x, at=tmp_path / "j"), lambda x: api.step(x, "a")):
+        with pytest.raises(UsageError, match="not a DataFrame"):
+            call("SELECT 1")
+    with pytest.raises(UsageError, match="nowhere://"):
+        api.resume(df, at="nowhere://bucket/j")
+    assert "ceiling" in api.explain_resume(df, at=tmp_path / "new", budget=2e9)
+    assert not (tmp_path / "new").exists()
     with pytest.raises(UsageError, match="step name"):
         api.step(df, "a/b")
 

@@ -63,6 +63,15 @@ def test_withdrawn_and_cleaned(tmp_path):
     assert job.cuts() == {}
 
 
+def test_a_newer_format_is_refused_and_the_first_one_has_no_number(tmp_path):
+    job, _ = started(tmp_path)
+    job.add("cut", cut="c2", attempt="a", **RECORD)
+    assert set(job.cuts()) == {"c1", "c2"}
+    job.add("cut", cut="c3", attempt="a", parts_format=99, **RECORD)
+    with pytest.raises(UsageError, match="newer Kedge"):
+        job.cuts()
+
+
 def test_the_newer_driver_fences_the_older(tmp_path):
     older, _ = started(tmp_path)
     newer = Job(str(tmp_path))

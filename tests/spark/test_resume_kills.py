@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,35 @@ def test_tpch_killed_at_several_points(spark, drivers, tpch_tables, report, tmp_
     assert found.kills
     assert found.reused
     assert found.same_rows
+
+
+PROGRAM = """
+import sys
+import kedge
+from kedge.bench import _resume_kills as kills
+from kedge.spark.session import session
+spark = session("program")
+table, at, ends = sys.argv[1:]
+with kills.saving_everything():
+    df = kedge.resume(spark.read.parquet(table).groupBy("custkey").count(), at=at)
+assert kills.files(__import__("pathlib").Path(at))
+if ends == "well":
+    df.collect()
+elif ends == "raises":
+    raise RuntimeError("the program has failed")
+else:
+    try:
+        df.selectExpr("raise_error('a failed action')").collect()
+    except Exception:
+        sys.exit(1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ends", "kept"), [("well", False), ("raises", True), ("fails", True)])
+def test_what_was_saved_goes_only_when_the_process_ends_well(own, tmp_path, ends, kept):
+    at = tmp_path / "job"
+    command = [sys.executable, "-c", PROGRAM, str(own / "orders"), str(at), ends]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode == 0) == (ends == "well"), done.stderr[-2000:]
+    assert bool(kills.files(at)) == kept

@@ -23,6 +23,8 @@ from kedge.errors import UnavailableError, UsageError
 from kedge.host import DirectoryStore, Store
 from kedge.ledger import Ledger, Record
 
+FORMAT = 1  # of what is saved: names of files, Parquet with columns c0, c1, ..., and the fields of `cut`
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -145,6 +147,11 @@ class Job:
         found: dict[str, Cut] = {}
         for record in self.records():
             if record["kind"] == "cut":
+                if record.get("parts_format", 1) > FORMAT:
+                    raise UsageError(
+                        f"{self.at} was saved by a newer Kedge (format {record['parts_format']}, this one reads up to "
+                        f"{FORMAT}). Update Kedge, or name another place."
+                    )
                 found[record["cut"]] = Cut(record["cut"], record["attempt"], record, since_us=record["at_us"])
             elif record["kind"] == "withdrawn":
                 found.pop(record["cut"], None)
@@ -179,7 +186,7 @@ class Job:
     def announce(self, cut: str, fields: Mapping[str, Any]) -> Cut:
         """Begin an attempt to save an intermediate."""
         attempt = self.token()
-        self.add("cut", cut=cut, attempt=attempt, **fields)
+        self.add("cut", cut=cut, attempt=attempt, parts_format=FORMAT, **fields)
         return Cut(cut, attempt, {"cut": cut, "attempt": attempt, **fields}, since_us=self.clock.now_us())
 
     def withdraw(self, cut: Cut, why: str) -> None:

@@ -22,6 +22,7 @@ PIECES_MAX = 4  # enough to rank stages; choosing must not cost more than it sav
 READ_BYTES_PER_SECOND = 50e6  # of compressed input by one core, before anything was measured
 WRITE_BYTES_PER_SECOND = 60e6  # of one core, from rows to a durable Parquet file
 CUT_US = 250_000  # what a cut costs by itself: a job, and its Python workers
+_NO_IDEA = 2.0**62  # what Spark says of rows that it knows nothing of
 _SHRINK = {
     "Filter": 0.4,
     "HashAggregate": 0.1,
@@ -74,9 +75,8 @@ def measure(stages: Sequence[Stage], learned: Mapping[str, Any], cores: int) -> 
     """Give every stage a time, a size and a number of tasks."""
     for stage in stages:
         known = learned.get(stage.identity.plan)
-        read = sum(size for size, _ in _own_files(stage, stages).values()) + sum(
-            stages[i].bytes for i in stage.inputs
-        )
+        read = sum(size for size, _ in _own_files(stage, stages).values())
+        read += sum(stages[i].bytes for i in stage.inputs) + _own_rows(stage, stages)
         if known is not None:
             stage.time_us, stage.bytes, stage.tasks, stage.learned = *known, True
             continue
@@ -90,18 +90,42 @@ def _own_files(stage: Stage, stages: Sequence[Stage]) -> dict[str, list[int]]:
     return {path: facts for path, facts in stage.identity.inputs.items() if path not in below and facts[0] > 0}
 
 
+def _own_rows(stage: Stage, stages: Sequence[Stage]) -> float:
+    """What Spark thinks of leaves that are no files: ranges, caches, rows of the driver."""
+    above = {id(stages[i].node) for i in stage.inputs}
+    found, stack = 0.0, [stage.node]
+    while stack:
+        node = stack.pop()
+        if id(node) not in above:
+            stack.extend(node.children)
+            if not node.children and "FileSourceScan" not in node.kind:
+                found += _by_spark(node)
+    return found
+
+
+def _by_spark(node: Node) -> float:
+    """Spark's own estimate of the bytes that a node makes; a megabyte where it has none."""
+    link = node.jvm.logicalLink()
+    known = float(str(link.get().stats().sizeInBytes().toString())) if link.isDefined() else _NO_IDEA
+    return known if known < _NO_IDEA else 1e6
+
+
 def _estimate(node: Node, stage: Stage, stages: Sequence[Stage]) -> float:
+    """From the files upwards, never more than Spark thinks: for a join that is often the product of its sides."""
     for index in stage.inputs:
         if stages[index].node is node:
             return float(stages[index].bytes)
     below = [_estimate(child, stage, stages) for child in node.children]
-    if not below:
-        files = _own_files(stage, stages).values()
-        scans = sum("FileSourceScan" in part.kind for part in stage.node.walk()) or 1
-        size = sum(size for size, _ in files) / scans or 1_000_000.0
-    else:
+    if below:
         size = sum(below)
-    return size * _SHRINK.get(node.kind.removesuffix("Exec"), 1.0)
+        link = node.jvm.logicalLink()
+        most = float(str(link.get().stats().sizeInBytes().toString())) if link.isDefined() else size
+        return min(size * _SHRINK.get(node.kind.removesuffix("Exec"), 1.0), most)
+    files = _own_files(stage, stages).values()
+    if "FileSourceScan" not in node.kind:
+        return _by_spark(node)
+    scans = sum("FileSourceScan" in part.kind for part in stage.node.walk()) or 1
+    return sum(size for size, _ in files) / scans * _SHRINK["FileSourceScan"]
 
 
 def graph(stages: Sequence[Stage]) -> Dag:
