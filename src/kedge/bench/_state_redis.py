@@ -193,7 +193,7 @@ def travel(path: str, client: Any, base: int, size: int, calls: int, checkpoints
         read_ms[scheme] = mean(timed(partial(members.__contains__, probe)) for probe in probes)
         end = store.version
         back, forth = list[float](), list[float]()
-        for _ in range(3):
+        for _ in range(5):
             back.append(timed(partial(store.rollback, start)))
             wrong += len(members) != base or bool(members.contains(np.concatenate(work)).any())
             forth.append(timed(partial(store.forward, end)))
