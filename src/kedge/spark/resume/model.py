@@ -106,7 +106,7 @@ def _own_rows(stage: Stage, stages: Sequence[Stage]) -> float:
 def _by_spark(node: Node) -> float:
     """Spark's own estimate of the bytes that a node makes; a megabyte where it has none."""
     link = node.jvm.logicalLink()
-    known = float(str(link.get().stats().sizeInBytes().toString())) if link.isDefined() else _NO_IDEA
+    known = float(str(link.get().stats().sizeInBytes())) if link.isDefined() else _NO_IDEA
     return known if known < _NO_IDEA else 1e6
 
 
@@ -119,7 +119,7 @@ def _estimate(node: Node, stage: Stage, stages: Sequence[Stage]) -> float:
     if below:
         size = sum(below)
         link = node.jvm.logicalLink()
-        most = float(str(link.get().stats().sizeInBytes().toString())) if link.isDefined() else size
+        most = float(str(link.get().stats().sizeInBytes())) if link.isDefined() else size
         return min(size * _SHRINK.get(node.kind.removesuffix("Exec"), 1.0), most)
     files = _own_files(stage, stages).values()
     if "FileSourceScan" not in node.kind:
