@@ -25,6 +25,11 @@ STEPS = 16
 FIRST: dict[str, tuple[int, Fault, int]] = {
     "no fsync of a segment before the next": (7, "tear", 55),
     "no checksum of bodies": (1, "tear", 484),
+    "no epoch check before acknowledging": (2, "stop", 365),
+    "no checksum of slots": (5, "tear", 239),
+    "an uncommitted atomic append is kept": (1, "tear", 171),
+    "recovery publishes what it can read": (2, "tear", 86),
+    "all slots in one page": (1, "tear", 35),
 }
 TAKEOVER = {"no epoch check in recovery"}  # shows only when two recoveries run at once
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kedge import host as hosts
-from kedge.errors import CorruptError
+from kedge.errors import CorruptError, UsageError
 from kedge.host import Host
 from kedge.streams import description, layout
 from kedge.streams.decisions import PREFIX, Decisions
@@ -53,6 +53,10 @@ def mend(host: Host, path: str) -> Repaired:
     """The same, on a given host."""
     report = Repaired()
     what = _description(host, path, report)
+    if what.run is not None:
+        raise UsageError(
+            f"{path} is the result of run {what.run}: what is damaged has to come from a copy, or be run anew."
+        )
     _documents(host, path, what.partitions, report)
     problems = check(host, path).problems
     undecided = any(problem.file == PREFIX for problem in problems)
