@@ -94,7 +94,7 @@ def _reads(work: Path, quick: bool) -> _spark.Reads | None:
     if find_spec("pyspark") is None:
         return None
     note("Spark")
-    return _spark.reads(work / "spark", 2 if quick else 8, 2 if quick else 5)
+    return _spark.reads(work / "spark", 4 if quick else 8, 3 if quick else 5)
 
 
 def _append(name: str, work: Path, disk: float, quick: bool) -> Appends:
