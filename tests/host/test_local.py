@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kedge.host
+from kedge.errors import UsageError
 from kedge.host import LocalDisk
 from kedge.host.rng import SeededRng
 
@@ -88,3 +90,12 @@ def test_clocks_go_forward_and_tokens_differ() -> None:
     assert len({host.rng.token() for _ in range(100)}) == 100
     assert 0 <= host.rng.random() < 1
     assert [SeededRng(4).token(), SeededRng(4).random()] == [SeededRng(4).token(), SeededRng(4).random()]
+
+
+def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("kedge.host.disk.fcntl.flock", refuse)
+    with pytest.raises(UsageError, match="has no locks"):
+        LocalDisk().lock(str(tmp_path / "lock"))

@@ -7,34 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 
+from kedge.host import store
 from kedge.host.sim import disk as sim_disk
-from kedge.streams import appender, epoch, layout, positions, recovery, segment, writer
+from kedge.host.sim.mutate import mutate
+from kedge.streams import appender, atomic, document, epoch, handle, layout, recovery, segment, unit, writer
 
 
-def _no_sync(match: Callable[[str], bool]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Files whose path matches are never synced."""
+def _line(module: ModuleType, line: str, instead: str = "pass") -> Callable[[pytest.MonkeyPatch], None]:
+    """`line`, which occurs once in the module, reads `instead`: whoever has imported a function has the mutant."""
 
     def apply(patch: pytest.MonkeyPatch) -> None:
-        real = sim_disk.SimFile.sync
-        patch.setattr(sim_disk.SimFile, "sync", lambda self: None if match(self._path) else real(self))
+        for real, copy in _functions(module, mutate(module, line, instead)):
+            patch.setattr(real, "__code__", copy.__code__)
 
     return apply
 
 
-def _no_dir_sync(match: Callable[[str], bool]) -> Callable[[pytest.MonkeyPatch], None]:
-    def apply(patch: pytest.MonkeyPatch) -> None:
-        real = sim_disk.SimDisk.sync_dir
-        patch.setattr(sim_disk.SimDisk, "sync_dir", lambda self, path: None if match(path) else real(self, path))
-
-    return apply
-
-
-def _no_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(epoch.Claim, "check", lambda self: None)
+def _functions(module: ModuleType, copy: ModuleType) -> Iterator[tuple[FunctionType, FunctionType]]:
+    """The functions and methods of a module, each with its mutant."""
+    for name, value in vars(module).items():
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        pairs = [(value, getattr(copy, name))]
+        if isinstance(value, type):
+            pairs = [(one, vars(getattr(copy, name)).get(key)) for key, one in vars(value).items()]
+        for real, mutant in pairs:
+            if isinstance(real, FunctionType) and not real.__code__.co_freevars:
+                yield real, mutant
 
 
 def _ack_first(patch: pytest.MonkeyPatch) -> None:
@@ -43,20 +47,9 @@ def _ack_first(patch: pytest.MonkeyPatch) -> None:
     def early(self: appender.Appender) -> None:
         done, self._written = self._written, []
         for item in done:
-            item.ticket.resolve(item.result)
+            item.resolve()
 
     patch.setattr(appender.Appender, "_commit_written", early)
-
-
-def _publish_first(patch: pytest.MonkeyPatch) -> None:
-    """The end is published before the data is synced."""
-    patch.setattr(writer.PartitionWriter, "prepare", lambda self: None)
-
-
-def _no_header_checksum(patch: pytest.MonkeyPatch) -> None:
-    """Headers and bodies check whatever they are."""
-    patch.setattr(layout, "checksum", lambda data, seed=0: 0)
-    patch.setattr(recovery, "checksum", lambda data, seed=0: 0)
 
 
 def _no_slot_checksum(patch: pytest.MonkeyPatch) -> None:
@@ -92,9 +85,9 @@ def _tail_in_place(patch: pytest.MonkeyPatch) -> None:
 
     def in_place(files: Any, claim: Any, slot: epoch.Slot, tail: Sequence[Any], found: Any) -> epoch.Slot:
         position = slot.position
-        for unit in tail:
-            position += layout.aligned(unit.header.bytes, segment.PAGE)
-            recovery.note(found.marks, unit.header)
+        for one in tail:
+            position += layout.aligned(one.header.bytes, segment.PAGE)
+            recovery.note(found.marks, one.header)
         return epoch.Slot(0, slot.segment, slot.segment_epoch, position, tail[-1].header.end, sealed=True)
 
     patch.setattr(recovery, "_copy", in_place)
@@ -102,11 +95,6 @@ def _tail_in_place(patch: pytest.MonkeyPatch) -> None:
 
 def _marks_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery, "note", lambda marks, header: None)
-
-
-def _first_slot_not_durable(patch: pytest.MonkeyPatch) -> None:
-    real = epoch.Claim.publish
-    patch.setattr(epoch.Claim, "publish", lambda self, slot, durable=False: real(self, slot, durable=False))
 
 
 def _one_durable_page(patch: pytest.MonkeyPatch) -> None:
@@ -119,30 +107,58 @@ def _one_durable_page(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sim_disk.SimFile, "write", write)
 
 
-def _floor_after(patch: pytest.MonkeyPatch) -> None:
-    """Trim goes by the floor alone and keeps nothing for recovery's older slot."""
-    patch.setattr(epoch.Epochs, "oldest_segment", lambda self, number: 1 << 60)
-    patch.setattr(positions.Positions, "needed", lambda self: [1 << 62] * self._partitions)
-
-
-def in_segments(path: str) -> bool:
-    return path.endswith(".seg")
-
-
-def in_epochs(path: str) -> bool:
-    return "/epochs/" in path
-
-
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "no fsync of segments": _no_sync(in_segments),
-    "no fsync of slots": _first_slot_not_durable,
-    "no fsync of the segments' directory": _no_dir_sync(lambda path: path.endswith("/segments")),
-    "no fsync of the epochs' directory": _no_dir_sync(lambda path: path.endswith("/epochs")),
-    "no epoch check before acknowledging": _no_fence,
+    # each fsync of a file
+    "no fsync of a group of appends": _line(
+        writer,
+        "            self._file.sync()\n        self._claim.check()",
+        "            pass\n        self._claim.check()",
+    ),
+    "no fsync of a new segment's header": _line(
+        recovery, "        file.write(head, 0)\n        file.sync()\n", "        file.write(head, 0)\n"
+    ),
+    "no fsync of what recovery copied": _line(
+        recovery,
+        "            found.kept_rows += unit.header.rows\n        file.sync()\n",
+        "            found.kept_rows += unit.header.rows\n",
+    ),
+    "no fsync of durable slots": _line(epoch, "        if durable:\n            self._file.sync()\n", ""),
+    "no fsync of a segment before the next": _line(
+        writer,
+        "            self._file.truncate(last.position)\n            self._sync()\n",
+        "            self._file.truncate(last.position)\n",
+    ),
+    "no fsync of documents and records": _line(
+        store, "            file.write(data, 0)\n            file.sync()\n", "            file.write(data, 0)\n"
+    ),
+    # each fsync of a directory
+    "no fsync of the segments' directory": _line(recovery, "disk.sync_dir(files.segments_folder)"),
+    "no fsync of the epochs' directory": _line(epoch, "self._disk.sync_dir(self.folder)"),
+    "no fsync of the documents' directory": _line(
+        store,
+        "                continue  # the temporary file was swept away\n        self._disk.sync_dir(folder)",
+        "                continue",
+    ),
+    # each fence
+    "no epoch check before acknowledging": _line(
+        writer, "            self._file.sync()\n        self._claim.check()", "            self._file.sync()"
+    ),
+    "no epoch check in recovery": _line(recovery, "    claim.check()\n    found.slot", "    found.slot"),
+    # orders
     "acknowledged before the commit": _ack_first,
-    "published before the sync": _publish_first,
-    "no checksum of units": _no_header_checksum,
+    "published before the sync": _line(
+        writer, "        self.prepare()\n        return self.publish()", "        return self.publish()"
+    ),
+    "atomic: the record before the data": _line(atomic, "            share.writer.prepare()", "            pass"),
+    "atomic: compacted before the slots are durable": _line(atomic, "publish(durable=compact)", "publish()"),
+    # each checksum
+    "no checksum of bodies": _line(
+        recovery,
+        '        if checksum(buffer[start : start + size]) != int(entry["checksum"]):',
+        "        if False:",
+    ),
     "no checksum of slots": _no_slot_checksum,
+    # what recovery keeps
     "half an append is kept": _halves,
     "an uncommitted atomic append is kept": _uncommitted,
     "recovery does not look past the slot": _tail_lost,
@@ -152,8 +168,30 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+# Lines that spoiled bytes show, or a reader that was promised rows, rather than a crash.
+OTHERS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "no checksum of headers": _line(
+        layout,
+        "    if _CHECKSUM.unpack_from(buffer, end)[0] != checksum(buffer[start:end], seed_):",
+        "    if False:",
+    ),
+    "no checksum of bodies in reads": _line(unit, "    if checksum(body) != sum_:", "    if False:"),
+    "no checksum of segment headers": _line(
+        segment, "    if _SUM.unpack_from(buffer, size - 8)[0] != checksum(buffer[: size - 8]):", "    if False:"
+    ),
+    "no checksum of documents": _line(
+        document,
+        '        if body.pop("checksum") != _sum(body) or pack(body) != raw:',
+        '        if body.pop("checksum") == "":',
+    ),
+    "trim does not ask the subscriptions": _line(
+        handle, "        needed = self._positions.needed()\n", "        needed = [1 << 62] * self.partitions\n"
+    ),
+}
+
+
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        MUTANTS[name](patch)
+        {**MUTANTS, **OTHERS}[name](patch)
         yield

@@ -32,7 +32,9 @@ def test_files_in_and_out(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[
         assert ipc.open_file(source).read_all()["v"].to_pylist() == [1, 2]
     assert [row["v"] for row in kedge("cat", path, "--columns", "v", "--start", "3")[1]] == [2, 1, 2, 1, 2]
     assert kedge("stat", path)[1]["partitions"][0]["end"] == 8
+    assert kedge("trim", path)[1] == {"floors": [0]}
     assert kedge("trim", path, "4")[1] == {"floors": [4]}
+    assert kedge("trim", path, "--older", "2024-01-01T00:00:00")[1] == {"floors": [4]}
     assert kedge("verify", path)[1]["problems"] == []
     segment = next((tmp_path / "s").rglob("*.seg"))
     raw = bytearray(segment.read_bytes())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
+import functools
 import pathlib
 import pickle  # noqa: TID251  (what Spark does with a stream; nothing stored is unpickled)
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,7 @@ from kedge import host as hosts
 from kedge.errors import ClosedError, ConflictError, CorruptError, UsageError
 from kedge.host.sim import machine
 from kedge.ledger import Ledger
-from kedge.streams import Lineage, Stream, stream
+from kedge.streams import Lineage, Stream, repair, stream, verify
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("v", pa.int64())])
 
@@ -227,7 +231,11 @@ def test_a_runs_result_is_what_its_ledger_says(path: str, tmp_path: pathlib.Path
     assert values(stream(path), 1, 15, 32) == list(range(15, 32))
     ledger.compact(3, {"results": results[:2]})
     assert some.ends() == stream(path).ends() == [0, 40]
+    assert (verify(path).rows, verify(path).problems) == (40, [])
     (tmp_path / "s" / "units" / "0.unit").unlink()
+    assert [problem.file for problem in verify(path).problems] == ["units/0.unit"]
+    with pytest.raises(UsageError, match="result of run"):
+        repair(path)
     with pytest.raises(CorruptError, match=r"0\.unit"):
         values(stream(path), 1)
 
@@ -292,3 +300,44 @@ def test_trim_without_arguments_takes_what_all_subscriptions_have_passed(tmp_pat
         assert there.trim() == [20_000]
         assert there.begins() == [20_000]
         assert there.to_table(start=20_000).num_rows == 20_000
+
+
+class FullDisk:
+    """A real disk on which nothing can be allocated or written any more."""
+
+    def __init__(self, real: Any) -> None:
+        self.real, self.full = real, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def open(self, path: str, mode: Any = "read") -> Any:
+        file = self.real.open(path, mode)
+        for name in ("write", "allocate"):
+            real = getattr(file, name)
+            setattr(file, name, functools.partial(self.call, real))
+        return file
+
+    def call(self, real: Any, *arguments: Any) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_full_disk_closes_the_stream_and_loses_nothing(tmp_path: pathlib.Path, threads: int) -> None:
+    disk = FullDisk(hosts.LocalDisk())
+    host = dataclasses.replace(hosts.local(), disk=disk)
+    there = stream(tmp_path / "s", SCHEMA, host=host, threads=threads)
+    there.append(rows(0, 10)).wait()
+    disk.full = True
+    with pytest.raises((ClosedError, OSError), match="No space left"):
+        there.append(rows(10, 10)).wait()
+    with pytest.raises(ClosedError, match="No space left"):
+        there.append(rows(20, 10))
+    with suppress(ClosedError, OSError):
+        there.close()
+    disk.full = False
+    with stream(tmp_path / "s", host=host, threads=threads) as again:
+        assert again.append(rows(30, 10)).wait().first_offset == 10
+        assert values(again) == [*range(10), *range(30, 40)]

@@ -53,22 +53,27 @@ def reader(host: SimHost, seen: list[list[int]]) -> Callable[[], None]:
 @pytest.mark.parametrize("kills", [0.0, 0.004])
 def test_writers_push_each_other_out(kills: float, lane: Any) -> None:
     for seed in lane.seeds(2, 60, 3000):
-        host = machine(seed, "lose")
-        opened(host).close()
-        log, seen = Log(), list[list[int]]()
-        host.machine.turns = Turns(seed, kills=kills)
-        outcomes = host.machine.turns.run(
-            writer(host.process(), log, 1_000), writer(host.process(), log, 2_000), reader(host.process(), seen)
-        )
-        host.machine.turns = None
-        for outcome in outcomes:
-            assert outcome.error is None or isinstance(outcome.error, Crashed), (seed, outcome.error)
-        after = host.after_crash()
-        final = opened(after)
-        found = held(final)
-        check(log, found, first_offsets(final))
-        for snapshot in seen:
-            assert found[0][: len(snapshot)] == snapshot, f"seed {seed}: a reader saw rows that are gone"
+        push_each_other_out(seed, kills)
+
+
+def push_each_other_out(seed: int, kills: float) -> None:
+    """Two writers and a reader, in the order of a seed."""
+    host = machine(seed, "lose")
+    opened(host).close()
+    log, seen = Log(), list[list[int]]()
+    host.machine.turns = Turns(seed, kills=kills)
+    outcomes = host.machine.turns.run(
+        writer(host.process(), log, 1_000), writer(host.process(), log, 2_000), reader(host.process(), seen)
+    )
+    host.machine.turns = None
+    for outcome in outcomes:
+        assert outcome.error is None or isinstance(outcome.error, Crashed), (seed, outcome.error)
+    after = host.after_crash()
+    final = opened(after)
+    found = held(final)
+    check(log, found, first_offsets(final))
+    for snapshot in seen:
+        assert found[0][: len(snapshot)] == snapshot, f"seed {seed}: a reader saw rows that are gone"
 
 
 def test_the_same_seed_is_the_same_trace() -> None:

@@ -60,7 +60,7 @@ def rate(write: Write, folder: Path, data: Sequence[pa.RecordBatch],
 
 
 def kedge(threads: int) -> Write:
-    """Our stream with so many workers, one partition, up to 16 appends under way."""
+    """Our stream with so many workers, one partition, up to 64 appends under way."""
 
     def write(folder: Path, data: Sequence[pa.RecordBatch]) -> float:
         with stream(folder / "s", data[0].schema, event_time="ts", threads=threads) as out:

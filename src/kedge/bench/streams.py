@@ -73,7 +73,7 @@ def run(quick: bool, out: Path) -> list[Figure]:
     note("the disk")
     disk = _appends.raw_disk_gb_s(work, 128 << 20 if quick else 1 << 30, 3)
     names = ("road", "cluster", "bids") if quick else (*_samples.SAMPLES, *_samples.GENERATED)
-    appends = [_append(name, work, quick) for name in names]
+    appends = [_append(name, work, disk, quick) for name in names]
     note("latency")
     data = _appends.batches("road", 24 if quick else 400)
     late = np.percentile(_appends.latencies_ms(work, data, 2), [50, 95, 99]).tolist()
@@ -94,20 +94,20 @@ def _reads(work: Path, quick: bool) -> _spark.Reads | None:
     if find_spec("pyspark") is None:
         return None
     note("Spark")
-    return _spark.reads(work / "spark", 2 if quick else 8, 2 if quick else 5)
+    return _spark.reads(work / "spark", 4 if quick else 8, 3 if quick else 5)
 
 
-def _append(name: str, work: Path, quick: bool) -> Appends:
+def _append(name: str, work: Path, disk: float, quick: bool) -> Appends:
     """All ways of one stream."""
     note(f"appends: {name}")
     row_bytes = _samples.row_bytes(name)
-    data = _appends.batches(name, (64 << 20 if quick else 256 << 20) // (row_bytes * _appends.BATCH_ROWS))
+    data = _appends.batches(name, (512 << 20 if quick else 1 << 30) // (row_bytes * _appends.BATCH_ROWS))
     few = data[: max(2, len(data) // 8)]
-    repeats = 2 if quick else 3
+    repeats = 3 if quick else 5
     rates = {
         _ours(1): _appends.rate(_appends.kedge(1), work, data, row_bytes, repeats),
         _ours(2): _appends.rate(_appends.kedge(2), work, data, row_bytes, repeats),
-        "arrow + lz4 + fsync": _appends.rate(_appends.arrow_lz4, work, few if quick else data, row_bytes, repeats),
+        "arrow + lz4 + fsync": _appends.rate(_appends.arrow_lz4, work, data, row_bytes, repeats),
         "parquet files": _appends.rate(_appends.parquet, work, few, row_bytes, repeats),
     }
     if find_spec("lmdb"):
@@ -115,7 +115,10 @@ def _append(name: str, work: Path, quick: bool) -> Appends:
     if find_spec("rocksdict"):
         rates["rocksdict"] = _appends.rate(_appends.rocks, work, data[:2] if quick else few, row_bytes, 1)
     values = _codecs.columns(_samples.table(name, _appends.BATCH_ROWS * 4, seed=1))
-    mine = [_codecs.measure(name, column, _codecs.chooser(), array, array, 5) for column, array in values.items()]
+    mine = [
+        _codecs.measure(name, column, _codecs.chooser(disk * 1e9), array, array, 5)
+        for column, array in values.items()
+    ]
     whole = _codecs.total(mine, name, _codecs.CHOOSER)
     return Appends(name, row_bytes, whole.ratio, whole.encode_gb_s, rates)
 

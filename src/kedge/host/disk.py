@@ -8,6 +8,7 @@ Invariants that callers rely on:
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -16,6 +17,8 @@ from typing import ClassVar, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kedge.errors import UsageError
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 Mode: TypeAlias = Literal["read", "write", "create"]
@@ -185,6 +188,9 @@ class LocalFile:
                 os.close(descriptor)
 
 
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+
+
 class LocalLock:
     """flock on a file: the kernel releases it when the process dies."""
 
@@ -192,8 +198,13 @@ class LocalLock:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
+        except OSError as error:
             os.close(self._fd)
+            if error.errno in _NO_LOCKS:
+                raise UsageError(
+                    f"{path}: this file system has no locks ({error.strerror}), so two writers could not be told "
+                    "apart. Use a local file system, or an object store."
+                ) from error
             raise
 
     def close(self) -> None:

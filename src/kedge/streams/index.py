@@ -72,16 +72,20 @@ class Index:
         return self._slot.end if self._slot else 0
 
     def _recover(self) -> Slot | None:
-        """The last writer died; when its machine crashed its last slots may be lost, though its rows are not."""
+        """The last writer died; when its machine crashed its last slots may be lost, though its rows are not.
+
+        None when somebody else does it, or when we may not write here: what is published is right, perhaps not all.
+        """
         try:
             claim = self._files.epochs.claim()
         except (OSError, ConflictError, UnavailableError):
-            return (
-                None  # somebody else does it, or we may not write here: what is published is right, perhaps not all
-            )
+            return None
         try:
             found = recover(self._files, claim)
+            claim.check()
             return claim.publish(replace(found.slot, sealed=True, clean=True), durable=True)
+        except ConflictError:  # a writer has taken over meanwhile
+            return None
         finally:
             claim.close()
 

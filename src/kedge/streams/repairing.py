@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kedge import host as hosts
-from kedge.errors import CorruptError
+from kedge.errors import CorruptError, UsageError
 from kedge.host import Host
 from kedge.streams import description, layout
 from kedge.streams.decisions import PREFIX, Decisions
@@ -54,6 +54,10 @@ def mend(host: Host, path: str) -> Repaired:
     """The same, on a given host."""
     report = Repaired()
     what = _description(host, path, report)
+    if what.run is not None:
+        raise UsageError(
+            f"{path} is the result of run {what.run}: what is damaged has to come from a copy, or be run anew."
+        )
     if what.objects:
         report.rows_kept, report.rows_lost = mend_objects(host, path, what, report.done, report.dropped)
         return report

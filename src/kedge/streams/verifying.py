@@ -16,8 +16,10 @@ from kedge import host as hosts
 from kedge.errors import CorruptError
 from kedge.host import Host
 from kedge.streams import description, unit
+from kedge.streams.committed import Manifest
 from kedge.streams.decisions import PREFIX, ledger
 from kedge.streams.files import PartitionFiles
+from kedge.streams.index import header_of
 from kedge.streams.layout import Header, aligned
 from kedge.streams.positions import FLOOR, FOLDER, Positions
 from kedge.streams.recovery import check_bodies
@@ -50,7 +52,7 @@ class Checked:
 
 
 def verify(path: str | os.PathLike[str], *, host: Host | None = None) -> Checked:
-    """Check a stream of segments."""
+    """Check a stream: its segments or objects, or the units that its run has committed."""
     return check(host or hosts.local(), description.normal(os.fspath(path)))
 
 
@@ -66,6 +68,9 @@ def check(host: Host, path: str) -> Checked:
         check_objects(host, path, what, checked)
         return checked
     _documents(host, path, what.partitions, checked)
+    if what.run is not None:
+        _results(host, path, what, what.run, checked)
+        return checked
     for partition in range(what.partitions):
         _partition(PartitionFiles(host, path, what.id, partition), what.schema, checked)
     return checked
@@ -122,6 +127,27 @@ def _partition(files: PartitionFiles, schema: pa.Schema, checked: Checked) -> No
     for index, name in enumerate(names):
         end = names[index + 1].first_offset if index + 1 < len(names) else slot.end
         _segment(files, name, end, schema, checked)
+
+
+def _results(host: Host, path: str, what: description.Description, run: str, checked: Checked) -> None:
+    """The units that the run's ledger names."""
+    manifest = Manifest(host, path, what.id, what.partitions, run)
+    try:
+        manifest.refresh()
+    except CorruptError as error:
+        checked.problems.append(Problem(f"{run}/ledger", f"byte 0: {error}"))
+    for info in (info for units in manifest.units for info in units):
+        try:
+            buffer = manifest.file(info)
+            header = header_of(buffer, info)
+        except CorruptError as error:
+            checked.problems.append(Problem(info.file, str(error), info.partition, info.first_offset))
+            continue
+        for problem in unit_problems(buffer, header, 0, what.schema):
+            checked.problems.append(Problem(info.file, problem, info.partition, info.first_offset))
+        checked.units += 1
+        checked.rows += header.rows
+        checked.bytes += header.bytes
 
 
 def _segment(files: PartitionFiles, name: SegmentName, end: int, schema: pa.Schema, checked: Checked) -> None:
