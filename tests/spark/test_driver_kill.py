@@ -56,7 +56,7 @@ def test_a_killed_driver_loses_nothing(spark: SparkSession, tmp_path: Path, lane
     query = sql(QUERY, watermark=WATERMARK, rides=source)
     query.start(str(tmp_path / "run"), into=str(tmp_path / "out"), tasks=16).stop()
     fed = 0
-    for seed in lane.seeds(1, 1, 100):
+    for seed in lane.seeds(1, 1, 20):
         feed(source, fed, fed + 6)
         fed += 6
         command = [sys.executable, "-c", DRIVER, str(tmp_path), os.path.dirname(__file__)]

@@ -42,7 +42,7 @@ def kill_after_a_few_batches(child: subprocess.Popen[bytes], run: Path, rng: ran
 def test_killed_at_random_moments(spark: Any, lane: Any, tmp_path: Path) -> None:
     want = rows.oracle(spark, BATCHES)
     kills = 0
-    for seed in lane.seeds(1, 3, 40):
+    for seed in lane.seeds(1, 3, 30):
         rng = random.Random(seed)
         folder = tmp_path / str(seed)
         with rows.make(str(folder / "rides")) as source:

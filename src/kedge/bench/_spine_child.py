@@ -24,6 +24,8 @@ def main(given: dict[str, Any]) -> None:
     if given["kind"] == "embedded":
         kedge_run(given, None)
         return
+    if given["kind"] != "plain":  # what a driver program imports at its top
+        import kedge.spark.runner  # noqa: F401
     from kedge.spark.session import session
 
     spark = session("kedge bench spine", given.get("master", "local[2]"), **given.get("conf", {}))

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,7 +21,10 @@ from kedge.run.core import Manifest, Plan
 from kedge.run.node import Part, assemble
 from kedge.run.restore import HostTables
 from kedge.spark.opened import open_run
-from kedge.spark.planner import unpack
+from kedge.spark.planning import unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MANIFESTS = "node int, plan string, manifest string"
 _ARROW = pa.schema([("node", pa.int32()), ("plan", pa.string()), ("manifest", pa.string())])
@@ -63,6 +67,25 @@ class Assembly:
             name = host.rng.token()[:8]
             made = assemble(opened.program, plan, node, parts, tables, opened.places, attempt=name)
         return replace(made, figures={**made.figures, "tables_missed": tables.missed})
+
+
+@dataclass(frozen=True)
+class Warming:
+    """Makes Python workers open the run and load its kernels while the driver is still preparing the query."""
+
+    path: str
+    run_id: str
+
+    def run(self, spark: SparkSession) -> None:
+        """One small task for each slot; whatever goes wrong, the run will meet it again and say so."""
+        slots = spark.sparkContext.defaultParallelism
+        with suppress(Exception):
+            spark.range(0, slots, 1, slots).mapInArrow(self, "id bigint").collect()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """In a worker: the rows as they came."""
+        open_run(self.path, self.run_id).program.warm()
+        yield from batches
 
 
 def _receive(received: dict[int, _Received], batch: pa.RecordBatch, row: int) -> None:

@@ -33,7 +33,7 @@ from kedge.run.options import Options
 from kedge.run.query import reopen
 from kedge.run.recover import recover, release, taken_over
 from kedge.spark.anchor import Anchor, wanted
-from kedge.spark.nodes import MANIFESTS, Assembly
+from kedge.spark.nodes import MANIFESTS, Assembly, Warming
 from kedge.spark.planner import NAME, RunSource
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _WATCH_SECONDS = 0.1
+# How Spark writes its logs. The default starts a `chmod` for each file, 80 ms a batch, and renames with guarantees
+# that a disposable checkpoint does not need. (The name is that of Spark 4.3; older ones keep their default.)
+_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def start(directory: RunDirectory, options: Options, spark: SparkSession) -> SparkRun:
@@ -56,6 +59,10 @@ class SparkRun:
     def __init__(self, directory: RunDirectory, options: Options, spark: SparkSession) -> None:
         self._directory = RunDirectory(directory.host, _absolute(directory.path))
         query, self._into, self._definition = reopen(self._directory)
+        own = _session(spark)
+        warmed = Warming(self._directory.path, self._definition.id)
+        self._warming = threading.Thread(target=warmed.run, args=(own,), name="kedge-warm", daemon=True)
+        self._warming.start()
         self._streams = query.streams
         self._ledger = self._directory.ledger()
         self._epoch = self._ledger.claim()
@@ -66,7 +73,7 @@ class SparkRun:
         self._ended = False
         self._anchor: Anchor | None = None
         self._checkpoint = tempfile.mkdtemp(prefix="kedge-spark-", dir=_memory())
-        self._query = self._start(_session(spark), options)
+        self._query = self._start(own, options)
         self._watcher = threading.Thread(target=self._watch, name=f"kedge-run {directory.path}", daemon=True)
         self._watcher.start()
 
@@ -137,6 +144,7 @@ class SparkRun:
             self._failure = self._failure or error
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
+            self._warming.join()  # who stops now may stop Spark next: no job may be left behind
             self._release_anchor()
             with self._turn:
                 self._ended = True
@@ -212,6 +220,10 @@ def _session(spark: SparkSession) -> SparkSession:
     """A session for the run alone: its settings and sources are not the user's."""
     own = spark.newSession()
     own.conf.set("spark.sql.adaptive.enabled", "false")
+    own.conf.set("spark.sql.codegen.wholeStage", "false")  # a batch has a few large rows: compiling never pays
+    own.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    if tuple(map(int, own.version.split(".")[:2])) >= (4, 3):
+        own.conf.set("spark.sql.streaming.checkpointFileManagerClass", _FILES)
     own.dataSource.register(RunSource)
     return own
 
