@@ -204,9 +204,9 @@ def _draw(console: Any, out: Path, killed_at: int) -> Path:
     ]
     marks = [
         Mark(spans[killed_at - 1].end_s, "SIGKILL"),
-        Mark(spans[killed_at].end_s, "first batch after recovery"),
+        Mark(spans[killed_at].end_s, "first batch after the restart"),
     ]
     console.print(in_terminal(spans, marks), markup=False)
-    picture = as_png(out / "demo.png", "Rows committed per second: a driver is killed and goes on", spans, marks)
+    picture = as_png(out / "demo.png", "A Spark driver is killed, and its run goes on", spans, marks)
     console.print(f"\nthe same as a picture: {picture}")
     return picture

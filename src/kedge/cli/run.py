@@ -1,4 +1,4 @@
-"""`kedge run start|status|batches|finish DIR`: go on with a run, or look at it."""
+"""`kedge run start|status|batches|verify DIR`: go on with a run, or look at it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--finish", action="store_true", help="take all input, close every window, and end the run")
     actions.add_parser("status", help="where the run is")
     actions.add_parser("batches", help="what each batch did")
+    actions.add_parser("verify", help="read every record and unit that the ledger names")
     for action in actions.choices.values():
         action.add_argument("path", help="the run's directory")
         action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -33,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     from kedge.run.directory import RunDirectory
 
     directory = RunDirectory(local(), args.path)
-    return {"start": _start, "status": _status, "batches": _batches}[args.action](directory, args)
+    return {"start": _start, "status": _status, "batches": _batches, "verify": _verify}[args.action](
+        directory, args
+    )
 
 
 def _start(directory: RunDirectory, args: argparse.Namespace) -> int:
@@ -73,6 +76,9 @@ def _status(directory: RunDirectory, args: argparse.Namespace) -> int:
 
 
 def _batches(directory: RunDirectory, args: argparse.Namespace) -> int:
+    from kedge.run.query import reopen
+
+    reopen(directory)  # says so when there is no run
     ledger = directory.ledger()
     ledger.refresh()
     records = [record for record in ledger.records() if record["kind"] == "batch"]
@@ -87,3 +93,23 @@ def _batches(directory: RunDirectory, args: argparse.Namespace) -> int:
             f"{spent_ms:>9.1f} ms"
         )
     return 0
+
+
+def _verify(directory: RunDirectory, args: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import track
+
+    from kedge.run.verify import verify
+
+    console = Console(stderr=True)
+    report = verify(
+        directory, lambda files: track(files, "verify", console=console, disable=not console.is_terminal)
+    )
+    if args.json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        print(f"{report.path}: version {report.version}, {report.state_units} state units, "
+              f"{report.result_units} result units with {report.result_rows:,} rows: "
+              f"{'all well' if not report.damaged else 'DAMAGED'}")  # fmt: skip
+        print("".join(f"  {wrong}\n" for wrong in report.damaged), end="")
+    return 1 if report.damaged else 0

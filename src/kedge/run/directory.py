@@ -97,6 +97,8 @@ class RunDirectory:
             raw = self.store.get(RUN_FILE)
         except FileNotFoundError:
             return None
+        except NotADirectoryError:
+            raise UsageError(f"{self.path} is a file. A run needs a directory of its own.") from None
         try:
             data = json.loads(raw)
         except ValueError as error:
@@ -107,6 +109,7 @@ class RunDirectory:
         """Start the run, or continue the one that is here; UsageError when it is another."""
         found = self.definition()
         if found is None:
+            self._check_place()
             try:
                 self.store.put(RUN_FILE, json.dumps(wanted.to_json(), indent=1).encode(), if_absent=True)
                 return wanted
@@ -116,6 +119,14 @@ class RunDirectory:
             raise ConflictError(f"{self.path}: somebody removed the run while it was being started.")
         _check_same(self.path, found, wanted)
         return found
+
+    def _check_place(self) -> None:
+        """A stream's directory is no place for a run: their files would mix."""
+        try:
+            self.store.get("stream.json")
+        except FileNotFoundError:
+            return
+        raise UsageError(f"{self.path} is a stream. Start the run in a directory of its own.")
 
     def ask_finish(self) -> None:
         """Ask whoever coordinates the run to close all windows once the input is used up."""

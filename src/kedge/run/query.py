@@ -7,13 +7,14 @@ run = query.start("runs/counts", into="data/counts")
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from kedge.errors import UsageError
+from kedge.errors import ConflictError, UsageError
 from kedge.graph import Graph, parse
 from kedge.host import Host, local
 from kedge.kernel import Program, compile_graph
@@ -36,6 +37,8 @@ _UNITS_US = {
 
 def duration_us(text: str) -> int:
     """Microseconds in a duration such as '10 seconds' or '1 minute 30 seconds'."""
+    if not isinstance(cast(object, text), str):
+        raise UsageError(f"{text!r} is not a duration: write it as text, for example '10 seconds'.")
     parts = re.findall(r"(\d+)\s*([a-z]+?)s?(?=\s|\d|$)", text.strip().lower())
     if not parts or re.sub(r"(\d+)\s*([a-z]+)", "", text.strip().lower()).strip():
         raise UsageError(f"{text!r} is not a duration: write for example '10 seconds' or '1 minute 30 seconds'.")
@@ -70,7 +73,14 @@ class Query:
         """The compiled query for `tasks` key groups."""
         return compile_graph(self.graph, tasks)
 
-    def start(self, path: str, *, into: Stream | str, spark: Any = None, **options: Any) -> Run:
+    def start(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        into: Stream | str | os.PathLike[str],
+        spark: Any = None,
+        **options: Any,
+    ) -> Run:
         """Start the query in the directory `path`, or continue the run that is there.
 
         Results go to the stream `into` and become visible batch by batch, exactly once. With `spark` the work is
@@ -82,13 +92,21 @@ class Query:
         chosen = Options.of(options)
         return Run.start(self.define(path, into, chosen), chosen, spark)
 
-    def define(self, path: str, into: Stream | str, options: Options) -> RunDirectory:
+    def define(
+        self, path: str | os.PathLike[str], into: Stream | str | os.PathLike[str], options: Options
+    ) -> RunDirectory:
         """Make `path` the directory of a run of this query, and `into` its result; nothing happens when it is."""
         host = options.host or local()
-        if isinstance(into, str):
-            into = stream(into, schema=self.schema, host=host)
-        directory = RunDirectory(host, path)
-        definition = directory.define(self.definition(directory, into, options))
+        directory = RunDirectory(host, _absolute(path))
+        if isinstance(into, str | os.PathLike):
+            into = stream(_absolute(into), schema=self.schema, host=host)
+        if not isinstance(cast(object, into), Stream):
+            raise UsageError(
+                f"into={into!r}: name the result stream by its path, or open it with kedge.stream(path)."
+            )
+        definition = self.definition(directory, into, options)
+        _check_free(into, definition)  # before anything is written
+        definition = directory.define(definition)
         into.bind(directory.path, definition.id)
         return directory
 
@@ -104,8 +122,8 @@ class Query:
             id=directory.host.rng.token() if found is None else found.id,
             sql=self.text,
             fingerprint=self.graph.fingerprint(),
-            inputs={name: StreamRef(s.path, s.id) for name, s in sorted(self.streams.items())},
-            into=StreamRef(into.path, into.id),
+            inputs={name: StreamRef(_absolute(s.path), s.id) for name, s in sorted(self.streams.items())},
+            into=StreamRef(_absolute(into.path), into.id),
             tasks=options.tasks if found is None else found.tasks,
             lag_us=self.lag_us,
         )
@@ -124,6 +142,8 @@ def sql(text: str, *, watermark: str = "0 seconds", **streams: Any) -> Query:
 
     `watermark` says how late a row may be: a window closes once a row that much newer than its end has been seen.
     """
+    if not isinstance(cast(object, text), str):
+        raise UsageError(f"kedge.sql takes the query as text, not {type(text).__name__}.")
     if not streams:
         raise UsageError(
             "kedge.sql needs the streams that the text names: kedge.sql('... FROM rides ...', rides=rides)."
@@ -154,6 +174,20 @@ def _reopen_stream(host: Host, ref: StreamRef) -> Stream:
             "Put the old one back, or start a new run."
         )
     return found
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """A path that another process, with another working directory, understands."""
+    place = os.fspath(path)
+    return place if "://" in place else os.path.abspath(place)
+
+
+def _check_free(into: Stream, definition: Definition) -> None:
+    """Refuse a stream that has other rows, or is the result of another run."""
+    if into.run is not None and into.run[1] != definition.id:
+        raise ConflictError(f"{into.path} is the result of run {into.run[0]}. Give this run a stream of its own.")
+    if into.run is None and any(into.ends()):
+        raise UsageError(f"{into.path} has rows of its own. Give the run an empty stream.")
 
 
 def _columns(schema: pa.Schema) -> str:
