@@ -69,3 +69,16 @@ def test_every_link_between_pages_leads_somewhere():
         if not (page.parent / target).exists()
     ]
     assert not dead
+
+
+def test_every_file_that_the_design_names_is_there():
+    """A reading order that leads to files that were renamed is worse than none."""
+    pages = [ROOT / "docs" / name for name in ("design.md", "testing.md", "spark.md")] + [ROOT / "CONTRIBUTING.md"]
+    places = (ROOT, ROOT / "src" / "kedge")
+    gone = [
+        f"{relative(page)}: {name}"
+        for page in pages
+        for name in re.findall(r"`((?:[\w.-]+/)+[\w.*-]*|[\w./-]+\.py)`", page.read_text())
+        if not any(list(place.glob(name.rstrip("/"))) for place in places)
+    ]
+    assert not gone

@@ -15,7 +15,8 @@ from typing import Any
 
 def say(event: str, **more: Any) -> None:
     """One event, now."""
-    print(json.dumps({"event": event, "at_s": time.monotonic(), **more}), flush=True)
+    now = {"at_s": time.monotonic(), "at_us": time.time_ns() // 1000}  # the second as ledgers have it
+    print(json.dumps({"event": event, **now, **more}), flush=True)
 
 
 def main(given: dict[str, Any]) -> None:
