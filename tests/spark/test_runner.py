@@ -116,9 +116,7 @@ def workers(module: str) -> list[psutil.Process]:
     return found
 
 
-def test_killed_python_workers_change_nothing(
-    spark: SparkSession, place: Place, until: Until, lane: Any
-) -> None:
+def test_killed_python_workers_change_nothing(spark: SparkSession, place: Place, until: Until, lane: Any) -> None:
     feed(place.source, 0, 2)
     killed: list[int] = []
     batches = 14 if lane.name != "soak" else 130

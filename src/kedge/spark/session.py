@@ -66,7 +66,6 @@ def _defaults(cores: str) -> dict[str, str | int | bool]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_HERE}/log4j2.json",
         "spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_HERE}/log4j2.json",
         "spark.log.level": "ERROR",
-        "spark.python.daemon.module": "kedge.spark.daemon",
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,
         "spark.sql.session.timeZone": "UTC",
