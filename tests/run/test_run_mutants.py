@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -20,8 +20,11 @@ import kedge.run.core.plan as plan_module
 import kedge.run.embedded as embedded_module
 import kedge.run.recover as recover_module
 import kedge.run.restore as restore_module
+from kedge.errors import ConflictError, InternalError
 from kedge.host import sim
+from kedge.run.core import Manifest, Plan
 from kedge.run.embedded import Embedded
+from kedge.run.node import assemble
 from kedge.testing.crash import FAULTS, crash, io_calls
 from kedge.testing.workload import Workload
 
@@ -66,6 +69,30 @@ def duplicates() -> Iterator[None]:
     """Every node's work done twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kedge.testing.workload.Embedded", Twice)
+        yield from runs()
+
+
+class Again(Embedded):
+    """A committer that is asked twice, as after a lost reply, and once with manifests of an earlier plan."""
+
+    def _assemble(self, *args: Any, **more: Any) -> Manifest:
+        self.made = [*self.made, assemble(*args, **more)]
+        return self.made[-1]
+
+    def _commit(self, plan: Plan, parts: Any) -> None:
+        self.made: list[Manifest] = []
+        before = self.state
+        super()._commit(plan, parts)
+        for state, asked in ((before, replace(plan, nonce="f" * 32, ranges=())), (self.state, plan)):
+            with suppress(ConflictError, InternalError):
+                record = embedded_module.commit_record(state, asked, self.made, result_partitions=1, now_us=0)
+                self._ledger.commit(record)
+
+
+def asked_again() -> Iterator[None]:
+    """Every batch is committed once more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kedge.testing.workload.Embedded", Again)
         yield from runs()
 
 
@@ -133,6 +160,18 @@ MUTANTS = (
         ("kedge.testing.workload.Embedded",), fights,
     ),
     Mutant(
+        "a plan counts only right after its parent",
+        commit_module,
+        "    if plan.parent != state.nonce or plan.epoch != state.epoch or plan.position != state.position + 1:",
+        "    if False:",
+        ("kedge.run.embedded.commit_record",), asked_again,
+    ),
+    Mutant(
+        "a record names only what attempts of this very plan have made",
+        commit_module, " or any(m.nonce != plan.nonce for m in manifests):", ":",
+        ("kedge.run.embedded.commit_record",), asked_again,
+    ),
+    Mutant(
         "what is late is what the parent's watermark says",
         plan_module, "        late_us=state.watermark_us,", "        late_us=NEVER_US,",
         ("kedge.run.embedded.plan_batch",), runs,
@@ -177,7 +216,9 @@ def test_a_mutant_dies(mutant, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trials", [crashes, fights, runs, duplicates], ids=lambda trials: trials.__name__)
+@pytest.mark.parametrize(
+    "trials", [crashes, fights, runs, duplicates, asked_again], ids=lambda trials: trials.__name__
+)
 def test_the_true_code_survives(trials, lane):
     seeds = lane.seeds(5, 25, 400)
     for _, _ in zip(seeds, trials(), strict=False):
