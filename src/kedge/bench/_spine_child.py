@@ -7,6 +7,7 @@ It prints one JSON line for each event, with the monotonic clock, which all proc
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -26,7 +27,7 @@ def main(given: dict[str, Any]) -> None:
         kedge_run(given, None)
         return
     if given["kind"] != "plain":  # what a driver program imports at its top
-        import kedge.spark.runner  # noqa: F401
+        importlib.import_module("kedge.spark.runner")
     from kedge.spark.session import session
 
     spark = session("kedge bench spine", given.get("master", "local[2]"), **given.get("conf", {}))
