@@ -45,8 +45,11 @@ SQL = "SELECT window(ts, '{width}') AS w, key, count(*) AS n, sum(v) AS v FROM r
 UNIT_ROWS = 1 << 18
 MILLION = 1 << 20
 COUNTS = "session to first commit"
-SIZES = {"Kedge": (1, 4, 8, 16, 32, 48), "plain Spark": (1, 2, 4, 8, 16)}  # of batches, in Mi rows
-QUICK_SIZES = {"Kedge": (24,), "plain Spark": (8,)}
+SIZES: dict[str, tuple[float, ...]] = {
+    "Kedge": (1, 4, 8, 16, 32, 48),
+    "plain Spark": (0.25, 0.5, 1, 2, 4, 8, 16, 24),
+}  # of batches, in Mi rows
+QUICK_SIZES: dict[str, tuple[float, ...]] = {"Kedge": (24,), "plain Spark": (8,)}
 ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -99,8 +102,8 @@ def make_rows(folder: Path, name: str, rows: int, keys: int, rows_per_s: int, pa
 # ---- throughput -----------------------------------------------------------------------------------------------
 
 
-def _throughput(folder: Path, sizes: dict[str, tuple[int, ...]], bounds_s: tuple[float, ...]) -> list[Figure]:
-    rows = {name: 4 * MILLION * max(tried) for name, tried in sizes.items()}
+def _throughput(folder: Path, sizes: dict[str, tuple[float, ...]], bounds_s: tuple[float, ...]) -> list[Figure]:
+    rows = {name: int(4 * MILLION * max(tried)) for name, tried in sizes.items()}
     note(f"making {rows['Kedge']:,} rows with 1,000 keys ...")
     make_rows(folder, "rows", rows["Kedge"], 1000, 1_000_000, rows["plain Spark"])
     sql = SQL.format(width="10 seconds")
@@ -110,7 +113,7 @@ def _throughput(folder: Path, sizes: dict[str, tuple[int, ...]], bounds_s: tuple
         child.until("session")
         trials = {
             name: _Trials(
-                child, name, [orders[name](folder, "rows", sql, size * MILLION, rows[name]) for size in tried]
+                child, name, [orders[name](folder, "rows", sql, int(size * MILLION), rows[name]) for size in tried]
             )
             for name, tried in sizes.items()
         }
