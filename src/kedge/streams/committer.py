@@ -101,13 +101,17 @@ class Committer:
         self.contents.drop_below(self._kept.read() or [0] * len(self.contents.ends))
 
     def _wait_for_silence(self, epoch: int) -> None:
-        """ConflictError if the writer of `epoch` does anything while we look."""
+        """ConflictError if the writer of `epoch` lives; one change may be a late call of a dead one."""
         clock = self._host.clock
-        before, tip = self._alive(), self._ledger.refresh()
+        before, changes = (self._alive(), self._ledger.refresh()), 0
         began_ns = clock.monotonic_ns()
         while clock.monotonic_ns() - began_ns < SILENCE_SECONDS * 1e9:
             clock.sleep(_LOOK_SECONDS)
-            if self._alive() != before or self._ledger.refresh() != tip:
+            now = (self._alive(), self._ledger.refresh())
+            if now == before:
+                continue
+            before, changes, began_ns = now, changes + 1, clock.monotonic_ns()
+            if changes == 2:
                 raise ConflictError(
                     f"{self._root}: another writer (epoch {epoch}) has this stream open. Close it, or open the "
                     "stream with takeover=True to push it out."
