@@ -153,7 +153,9 @@ def join(
     first = 0
     if nulls:
         _want(nulls <= rows and roles[:1] == [VALIDITY], "nulls without a bitmap")
-        validity = pa.py_buffer(read(0, U8, -(-rows // 8)))
+        bits = read(0, U8, -(-rows // 8))
+        _want(int(np.bitwise_count(bits).sum()) == rows - nulls, "its bitmap has another number of nulls")
+        validity = pa.py_buffer(bits)
         first = 1
     want = _WANTED.get(layout, {})
     _want(tuple(roles[first:]) in want, "its buffers are not those of its layout")
