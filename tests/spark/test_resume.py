@@ -211,11 +211,10 @@ def test_a_full_disk_gives_a_plain_run_with_a_warning(spark, tables, tmp_path, e
     assert parts_of(str(tmp_path / "j")) == []
 
 
-@pytest.mark.parametrize("pages", [16, 40])
-def test_a_disk_that_is_really_full(spark, tables, tmp_path, everything, pages):
+def test_a_disk_that_is_really_full(spark, tables, tmp_path, everything):
     place = tmp_path / "small"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={pages * 4096}", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount a small file system")
     text = QUERIES["largest"]
@@ -249,17 +248,17 @@ def test_a_ledger_that_takes_no_more_gives_a_plain_run(spark, tables, tmp_path, 
 def test_a_damaged_file_is_never_used(spark, tables, tmp_path, everything):
     at, want = str(tmp_path / "j"), rows(spark.sql(QUERIES["summary"]))
     api.resume(spark.sql(QUERIES["summary"]), at=at, keep=True)
-    damaged, *whole = parts_of(at)
+    damaged = list(Job(at).cuts().values())[-1].parts[0].file  # of the result: it is what a rerun would read
     with open(f"{at}/{damaged}", "r+b") as file:
         file.seek(20)
         file.write(b"\xff\x00\xff")
-    times = {name: os.stat(f"{at}/{name}").st_mtime_ns for name in whole}
+    times = {name: os.stat(f"{at}/{name}").st_mtime_ns for name in parts_of(at) if name != damaged}
     with pytest.warns(UserWarning, match=f"{damaged} is damaged"):
         again = api.resume(spark.sql(QUERIES["summary"]), at=at, keep=True)
     assert rows(again) == want
-    assert {name: os.stat(f"{at}/{name}").st_mtime_ns for name in whole} == times
-    with open(f"{at}/{whole[-1]}", "r+b") as file:  # after it was checked: the task that reads it says so
-        file.truncate(10)
+    assert {name: os.stat(f"{at}/{name}").st_mtime_ns for name in times} == times
+    with open(f"{at}/{list(Job(at).cuts().values())[-1].parts[0].file}", "r+b") as file:
+        file.truncate(10)  # after it was checked: the task that reads it says so
     with pytest.raises(Exception, match="do not match the name"):
         again.collect()
 
