@@ -82,3 +82,9 @@ def test_every_file_that_the_design_names_is_there():
         if not any(list(place.glob(name.rstrip("/"))) for place in places)
     ]
     assert not gone
+
+
+def test_every_test_file_has_a_name_of_its_own():
+    """pytest imports test files by their bare name: the second of a name would not be collected."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert not sorted({name for name in names if names.count(name) > 1})
