@@ -147,9 +147,20 @@ def _trailing(bits: Any) -> int:
 
 @jit
 def pack(
-    raw: Bytes, item: int, rows: int, mode: int, params: Values, bases: Values, sizes: Values, words: Values
+    raw: Bytes,
+    item: int,
+    rows: int,
+    mode: int,
+    params: Values,
+    bounds: Values,
+    bases: Values,
+    sizes: Values,
+    words: Values,
 ) -> int:
-    """Pack `rows` items; returns how many rows of `words` were written, or -1 when FIXED does not hold a value."""
+    """Pack `rows` items; returns how many rows of `words` were written, or -1 when FIXED does not hold a value.
+
+    `bounds` are widened to the smallest and the largest value, but for FIXED, which is given them.
+    """
     block = np.empty((64, 16), np.int64)
     flat = block.reshape(1024)
     window = np.empty(1026, np.int64)
@@ -161,6 +172,14 @@ def pack(
         differs = mode != 0 and mode != 4
         _load(raw, item, b * 1024, count, window[2:] if differs else flat)
         if differs:
+            values = window[2:]
+            smallest = values[0]
+            largest = values[0]
+            for i in range(count):
+                smallest = min(smallest, values[i])
+                largest = max(largest, values[i])
+            bounds[0] = min(bounds[0], smallest)
+            bounds[1] = max(bounds[1], largest)
             _difference(mode, window, flat)
             window[0] = window[count]
             window[1] = window[count + 1]
@@ -186,6 +205,9 @@ def pack(
                 low = min(low, flat[i])
                 high = max(high, flat[i])
             width = _width(np.uint64(high - low))
+            if mode == 0:
+                bounds[0] = min(bounds[0], low)
+                bounds[1] = max(bounds[1], high)
         if mode != 4:
             bases[b] = low
             sizes[b, 0] = width
