@@ -85,6 +85,44 @@ def _pack(block: Values, base: Any, width: Any, rows: int, words: Values, at: An
 
 
 @inline
+def _pack_narrow(block: Values, base: Any, width: Any, rows: int, words: Values, at: Any) -> None:
+    """The same for widths below 16, four rows at a time where a word has room for them: what costs is to go back to
+    a word that was just written."""
+    r = 0
+    while r < rows:
+        bit = r * width
+        w = at + (bit >> 6)
+        used = bit & 63
+        shift = np.uint64(used)
+        if used + 4 * width <= 64 and r + 4 <= rows:
+            second = np.uint64(used + width)
+            third = np.uint64(used + 2 * width)
+            fourth = np.uint64(used + 3 * width)
+            keep = np.uint64(0) if used == 0 else ~np.uint64(0)
+            for lane in range(16):
+                words[w, lane] = (
+                    (words[w, lane] & keep)
+                    | np.uint64(block[r, lane] - base) << shift
+                    | np.uint64(block[r + 1, lane] - base) << second
+                    | np.uint64(block[r + 2, lane] - base) << third
+                    | np.uint64(block[r + 3, lane] - base) << fourth
+                )
+            r += 4
+        else:
+            if used == 0:
+                for lane in range(16):
+                    words[w, lane] = np.uint64(block[r, lane] - base)
+            else:
+                for lane in range(16):
+                    words[w, lane] |= np.uint64(block[r, lane] - base) << shift
+                if used + width > 64:
+                    rest = np.uint64(64 - used)
+                    for lane in range(16):
+                        words[w + 1, lane] = np.uint64(block[r, lane] - base) >> rest
+            r += 1
+
+
+@inline
 def _unpack(block: Values, base: Any, width: Any, rows: int, words: Values, at: Any) -> None:
     mask = ~np.uint64(0) >> np.uint64(64 - width)
     for r in range(rows):
@@ -217,7 +255,10 @@ def pack(
         depth = (count + 15) >> 4
         for i in range(count, depth * 16):
             flat[i] = low
-        _pack(block, low, width, depth, words, at)
+        if width < 16:
+            _pack_narrow(block, low, width, depth, words, at)
+        else:
+            _pack(block, low, width, depth, words, at)
         at += (depth * width + 63) >> 6
     return at
 
