@@ -1,8 +1,13 @@
 """Durable appends, ours and others', and what the disk itself can take, on the same rows in the same place.
 
-Everybody gets the same distinct batches, one after the other, and what is counted is raw row bytes per second until
-the last of them is durable. Ours may have several appends under way, as its users have; the others are synchronous
-by nature. Every store starts empty.
+Throughput is that of whole units: everybody gets the same distinct batches of 1,048,576 rows, one after the other, and
+makes each durable with one sync; what is counted is raw row bytes per second until the last of them is durable. Ours
+may have several appends under way, as its users have; the others are synchronous by nature (Arrow compresses the
+columns of a batch on all cores). LMDB and RocksDB, which take rows one by one, get fewer and smaller batches. Every
+store starts empty. Latency is that of small appends, one at a time.
+
+What could limit ours is measured on the same rows: the codecs on as many threads as we have workers, with nothing
+written; and the disk, by direct writes at the best of a few request sizes.
 """
 
 from __future__ import annotations
@@ -21,21 +26,45 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kedge import codec
 from kedge.bench import _samples
-from kedge.streams import stream
+from kedge.streams import columns, stream
+from kedge.streams.layout import ROWS_MAX
 from kedge.streams.ticket import Ticket
 
 Write = Callable[[Path, Sequence[pa.RecordBatch]], float]  # seconds from the first row to the last one durable
 
-BATCH_ROWS = 1 << 16
+BATCH_ROWS = 1 << 16  # where an append is small
+UNIT_ROWS = ROWS_MAX
 UNDER_WAY = 64
-CHUNK = 1 << 20
+CHUNKS = (1 << 20, 4 << 20)
 DEPTH = 8
 
 
-def batches(name: str, count: int) -> list[pa.RecordBatch]:
+def batches(name: str, count: int, rows: int = BATCH_ROWS) -> list[pa.RecordBatch]:
     """Distinct batches of a stream."""
-    return _samples.table(name, count * BATCH_ROWS, seed=1).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+    return _samples.table(name, count * rows, seed=1).combine_chunks().to_batches(max_chunksize=rows)
+
+
+def encoding(data: Sequence[pa.RecordBatch], threads: int, bandwidth: float, repeats: int) -> tuple[float, float]:
+    """GB of raw rows per second of the codecs alone on so many threads, the best of a few runs; and the ratio."""
+    choosers = codec.Choosers(bandwidth)
+
+    def encode(batch: pa.RecordBatch) -> int:
+        return sum(
+            choosers.encode(index, columns.fixed_values(column)).body.size
+            for index, column in enumerate(batch.columns)
+        )
+
+    raw = sum(batch.nbytes for batch in data)
+    size, best = 0, 0.0
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(encode, data[: 2 * threads]))
+        for _ in range(repeats):
+            begun = time.perf_counter()
+            size = sum(pool.map(encode, data))
+            best = max(best, raw / (time.perf_counter() - begun) / 1e9)
+    return best, raw / size
 
 
 @contextmanager
@@ -167,20 +196,20 @@ def rocks(folder: Path, data: Sequence[pa.RecordBatch]) -> float:
 
 
 def raw_disk_gb_s(folder: Path, size: int, repeats: int) -> float:
-    """Direct writes of 1 MiB, eight under way, into a preallocated file, and a sync; without direct I/O, buffered."""
+    """Direct writes, eight under way, into a preallocated file, and a sync; without direct I/O, buffered."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "raw"
-    buffer = mmap.mmap(-1, CHUNK)  # aligned to a page
-    buffer[:] = np.random.default_rng(0).integers(0, 256, CHUNK, dtype=np.uint8).tobytes()
     best = 0.0
-    for _ in range(repeats):
+    for chunk in CHUNKS * repeats:
+        buffer = mmap.mmap(-1, chunk)  # aligned to a page
+        buffer[:] = np.random.default_rng(0).integers(0, 256, chunk, dtype=np.uint8).tobytes()
         path.unlink(missing_ok=True)
         file = _open_direct(path)
         os.posix_fallocate(file, 0, size)
         os.fsync(file)
         with ThreadPoolExecutor(DEPTH) as pool:
             begun = time.perf_counter()
-            list(pool.map(partial(os.pwrite, file, buffer), range(0, size, CHUNK)))
+            list(pool.map(partial(os.pwrite, file, buffer), range(0, size, chunk)))
             os.fdatasync(file)
             best = max(best, size / (time.perf_counter() - begun) / 1e9)
         os.close(file)

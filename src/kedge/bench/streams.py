@@ -40,7 +40,7 @@ class Appends:
     stream: str
     row_bytes: int
     ratio: float
-    codec_gb_s: float
+    codec_gb_s: dict[int, float]  # by the number of threads
     gb_s: dict[str, float]
 
     def ours(self, workers: int) -> float:
@@ -48,8 +48,8 @@ class Appends:
         return self.gb_s[_ours(workers)]
 
     def of_limit(self, disk_gb_s: float, workers: int) -> float:
-        """Our share of what the disk allows, or the codec on so many cores, whichever is lower."""
-        return self.ours(workers) / min(disk_gb_s * self.ratio, self.codec_gb_s * workers)
+        """Our share of what the disk allows, or the codec on so many threads, whichever is lower."""
+        return self.ours(workers) / min(disk_gb_s * self.ratio, self.codec_gb_s[workers])
 
 
 def run(quick: bool, out: Path) -> list[Figure]:
@@ -82,7 +82,7 @@ def run(quick: bool, out: Path) -> list[Figure]:
     written = {"raw_disk_gb_s": disk, "ack_ms_p50_p95_p99": late, "appends": [asdict(one) for one in appends],
                "spark": None if reads is None else asdict(reads)}  # fmt: skip
     (out / "streams-appends.json").write_text(json.dumps(written, indent=1) + "\n")
-    bars = {one.stream: {**one.gb_s, "codec alone, one core": one.codec_gb_s} for one in appends}
+    bars = {one.stream: {**one.gb_s, "codec alone, one core": one.codec_gb_s[1]} for one in appends}
     _plots.breakdown(bars, disk, out / "streams-appends.png")
     (out / "streams.md").write_text(_report(table, appends, disk, late))
     figures = [*_codec_figures(table, rows), *_append_figures(appends, disk, late), _spark_figure(reads)]
@@ -101,9 +101,11 @@ def _append(name: str, work: Path, disk: float, quick: bool) -> Appends:
     """All ways of one stream."""
     note(f"appends: {name}")
     row_bytes = _samples.row_bytes(name)
-    data = _appends.batches(name, (512 << 20 if quick else 1 << 30) // (row_bytes * _appends.BATCH_ROWS))
+    data = _appends.batches(name, (1 << 30) // (row_bytes * _appends.UNIT_ROWS), _appends.UNIT_ROWS)
     few = data[: max(2, len(data) // 8)]
-    repeats = 3 if quick else 5
+    small = [data[0].slice(k * _appends.BATCH_ROWS, _appends.BATCH_ROWS) for k in range(2 if quick else 8)]
+    repeats = 3 if quick else 7
+    alone = {workers: _appends.encoding(data, workers, disk * 1e9, repeats) for workers in WORKERS}
     rates = {
         _ours(1): _appends.rate(_appends.kedge(1), work, data, row_bytes, repeats),
         _ours(2): _appends.rate(_appends.kedge(2), work, data, row_bytes, repeats),
@@ -111,16 +113,10 @@ def _append(name: str, work: Path, disk: float, quick: bool) -> Appends:
         "parquet files": _appends.rate(_appends.parquet, work, few, row_bytes, repeats),
     }
     if find_spec("lmdb"):
-        rates["lmdb"] = _appends.rate(_appends.lmdb, work, data[:2] if quick else few, row_bytes, 1)
+        rates["lmdb"] = _appends.rate(_appends.lmdb, work, small, row_bytes, 1)
     if find_spec("rocksdict"):
-        rates["rocksdict"] = _appends.rate(_appends.rocks, work, data[:2] if quick else few, row_bytes, 1)
-    values = _codecs.columns(_samples.table(name, _appends.BATCH_ROWS * 4, seed=1))
-    mine = [
-        _codecs.measure(name, column, _codecs.chooser(disk * 1e9), array, array, 5)
-        for column, array in values.items()
-    ]
-    whole = _codecs.total(mine, name, _codecs.CHOOSER)
-    return Appends(name, row_bytes, whole.ratio, whole.encode_gb_s, rates)
+        rates["rocksdict"] = _appends.rate(_appends.rocks, work, small, row_bytes, 1)
+    return Appends(name, row_bytes, alone[1][1], {workers: one[0] for workers, one in alone.items()}, rates)
 
 
 def _codec_figures(table: Sequence[_codecs.Row], rows: int) -> list[Figure]:
@@ -161,7 +157,12 @@ def _append_figures(appends: Sequence[Appends], disk: float, late: Sequence[floa
         Figure(f"durable append / limit of disk or codec, {worst}", of_limit, "x", ">= 0.7", of_limit >= 0.7),
         Figure(f"durable append / Arrow with LZ4 and fsync, {worst}", over_arrow, "x", ">= 3", over_arrow >= 3),
         Figure(f"durable append / Parquet files, {worst}", over_parquet, "x", ">= 10", over_parquet >= 10),
-        Figure("raw disk, direct writes, 1 MiB, 8 under way", disk, "GB/s"),
+        Figure("raw disk, direct writes of 1 or 4 MiB, 8 under way", disk, "GB/s"),
+    ]
+    figures += [
+        Figure(f"codecs alone, {one.stream}, {workers} thread{'s' * (workers > 1)}", gb_s, "GB/s of raw rows")
+        for one in appends
+        for workers, gb_s in one.codec_gb_s.items()
     ]
     for one in appends:
         for workers in WORKERS:
@@ -196,9 +197,10 @@ def _report(table: Sequence[_codecs.Row], appends: Sequence[Appends], disk: floa
         for r in table
     ]
     ways = list(dict.fromkeys(way for one in appends for way in one.gb_s))
-    lines += ["", f"| durable append, GB/s of raw rows | ratio | codec alone | {' | '.join(ways)} |",
+    lines += ["", f"| durable append, GB/s of raw rows | ratio | codec alone, 1 and 2 threads | {' | '.join(ways)} |",
               "|---" * (3 + len(ways)) + "|"]  # fmt: skip
     for one in appends:
         rates = " | ".join(f"{one.gb_s[way]:.3f}" if way in one.gb_s else "-" for way in ways)
-        lines.append(f"| {one.stream}, {one.row_bytes} bytes | {one.ratio:.2f} | {one.codec_gb_s:.2f} | {rates} |")
+        alone = ", ".join(f"{gb_s:.2f}" for gb_s in one.codec_gb_s.values())
+        lines.append(f"| {one.stream}, {one.row_bytes} bytes | {one.ratio:.2f} | {alone} | {rates} |")
     return "\n".join(lines) + "\n"

@@ -29,12 +29,24 @@ from kedge.codec import (
     xor,
     zstd,
 )
+from kedge.codec.blocks import room
 from kedge.codec.choose import Chooser, Choosers
 from kedge.codec.decimal import encode_within
 from kedge.codec.encoded import Codec, Encoded, Values, check, corrupt
 from kedge.errors import UsageError
 
-__all__ = ["BY_CODE", "BY_NAME", "Chooser", "Choosers", "Codec", "Encoded", "decode", "encode", "encode_within"]
+__all__ = [
+    "BY_CODE",
+    "BY_NAME",
+    "Chooser",
+    "Choosers",
+    "Codec",
+    "Encoded",
+    "decode",
+    "encode",
+    "encode_within",
+    "room",
+]
 
 CODECS: tuple[Codec, ...] = (
     plain.CODEC,

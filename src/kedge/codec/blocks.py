@@ -27,8 +27,13 @@ def encode(values: Values, code: int, mode: int, params: tuple[int, int, int]) -
     whole = -(-rows // BLOCK) * BLOCK * 8
     buffer = scratch.take("body", start + whole)
     data, item = items(values)
-    depth = kernels.pack(data, item, rows, mode, np.array(params, np.int64), *_split(buffer, rows, mode))
-    return None if depth < 0 else Encoded(code, params, buffer[: start + depth * ROW_BYTES].copy())
+    bounds = np.array([(1 << 63) - 1, -(1 << 63)], np.int64)
+    depth = kernels.pack(data, item, rows, mode, np.array(params, np.int64), bounds, *_split(buffer, rows, mode))
+    if depth < 0:
+        return None
+    body = buffer[: start + depth * ROW_BYTES]
+    low, high = bounds.tolist()
+    return Encoded(code, params, body if scratch.lent() else body.copy(), (low, high) if low <= high else None)
 
 
 def decode(encoded: Encoded, mode: int, name: str, dtype: np.dtype[Any], rows: int, out: Values | None) -> Values:
@@ -46,6 +51,11 @@ def decode(encoded: Encoded, mode: int, name: str, dtype: np.dtype[Any], rows: i
             raise corrupt(name, f"block {bad - 1} of {-(-rows // BLOCK)} ends outside the {body.size} bytes")
 
     return decode_items(dtype, rows, out, fill)
+
+
+def room(rows: int) -> int:
+    """The most bytes that packing so many values touches."""
+    return _header_bytes(rows, kernels.FRAME) + -(-rows // BLOCK) * BLOCK * 8
 
 
 def _header_bytes(rows: int, mode: int) -> int:

@@ -118,7 +118,16 @@ def encode_upto(
     packed = parts.encode(numbers, inner or "frame")
     kept = np.ascontiguousarray(values).view(f"i{values.itemsize}")[spots]
     body = parts.join((packed, rows), (parts.encode(spots, "delta"), found), (parts.encode(kept, "frame"), found))
-    return Encoded(CODEC.code, (digits, 0, 0), body)
+    return Encoded(CODEC.code, (digits, 0, 0), body, None if found else _bounds(packed, digits, values))
+
+
+def _bounds(numbers: Encoded, digits: int, values: Values) -> tuple[int, int] | None:
+    """The bounds of the integers as those of the floats."""
+    if numbers.bounds is None:
+        return None
+    scaled = np.array(numbers.bounds, np.float64) / 10.0**digits
+    low, high = scaled.astype(values.dtype).view(f"i{values.itemsize}").tolist()
+    return low, high
 
 
 def scale(values: Values, digits: int, spots: Values | None = None, error: float = -1.0) -> tuple[Values, int]:

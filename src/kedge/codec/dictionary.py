@@ -36,7 +36,8 @@ def encode_upto(values: Values, entries_max: int, inner: str = "") -> Encoded | 
     if known < 0:
         return None
     packed = parts.encode(entries[:known], "frame"), known
-    return Encoded(CODEC.code, (0, 0, 0), parts.join(packed, (parts.encode(codes, inner or "frame"), values.size)))
+    body = parts.join(packed, (parts.encode(codes, inner or "frame"), values.size))
+    return Encoded(CODEC.code, (0, 0, 0), body, packed[0].bounds)
 
 
 def _decode(encoded: Encoded, dtype: np.dtype[Any], rows: int, out: Values | None, /) -> Values:

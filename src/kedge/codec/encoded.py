@@ -24,11 +24,16 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An encoded column: the number of its codec, three parameters, the bytes."""
+    """An encoded column: the number of its codec, three parameters, the bytes.
+
+    `bounds` are for statistics, where the codec saw them anyway: no value is outside of them, taken as kernels take
+    values (signed, floats by their bits). They are not written.
+    """
 
     codec: int
     params: tuple[int, int, int]
     body: Bytes
+    bounds: tuple[int, int] | None = None
 
 
 class Encode(Protocol):

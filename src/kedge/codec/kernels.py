@@ -85,6 +85,44 @@ def _pack(block: Values, base: Any, width: Any, rows: int, words: Values, at: An
 
 
 @inline
+def _pack_narrow(block: Values, base: Any, width: Any, rows: int, words: Values, at: Any) -> None:
+    """The same for widths below 16, four rows at a time where a word has room for them: what costs is to go back to
+    a word that was just written."""
+    r = 0
+    while r < rows:
+        bit = r * width
+        w = at + (bit >> 6)
+        used = bit & 63
+        shift = np.uint64(used)
+        if used + 4 * width <= 64 and r + 4 <= rows:
+            second = np.uint64(used + width)
+            third = np.uint64(used + 2 * width)
+            fourth = np.uint64(used + 3 * width)
+            keep = np.uint64(0) if used == 0 else ~np.uint64(0)
+            for lane in range(16):
+                words[w, lane] = (
+                    (words[w, lane] & keep)
+                    | np.uint64(block[r, lane] - base) << shift
+                    | np.uint64(block[r + 1, lane] - base) << second
+                    | np.uint64(block[r + 2, lane] - base) << third
+                    | np.uint64(block[r + 3, lane] - base) << fourth
+                )
+            r += 4
+        else:
+            if used == 0:
+                for lane in range(16):
+                    words[w, lane] = np.uint64(block[r, lane] - base)
+            else:
+                for lane in range(16):
+                    words[w, lane] |= np.uint64(block[r, lane] - base) << shift
+                if used + width > 64:
+                    rest = np.uint64(64 - used)
+                    for lane in range(16):
+                        words[w + 1, lane] = np.uint64(block[r, lane] - base) >> rest
+            r += 1
+
+
+@inline
 def _unpack(block: Values, base: Any, width: Any, rows: int, words: Values, at: Any) -> None:
     mask = ~np.uint64(0) >> np.uint64(64 - width)
     for r in range(rows):
@@ -147,9 +185,20 @@ def _trailing(bits: Any) -> int:
 
 @jit
 def pack(
-    raw: Bytes, item: int, rows: int, mode: int, params: Values, bases: Values, sizes: Values, words: Values
+    raw: Bytes,
+    item: int,
+    rows: int,
+    mode: int,
+    params: Values,
+    bounds: Values,
+    bases: Values,
+    sizes: Values,
+    words: Values,
 ) -> int:
-    """Pack `rows` items; returns how many rows of `words` were written, or -1 when FIXED does not hold a value."""
+    """Pack `rows` items; returns how many rows of `words` were written, or -1 when FIXED does not hold a value.
+
+    `bounds` are widened to the smallest and the largest value, but for FIXED, which is given them.
+    """
     block = np.empty((64, 16), np.int64)
     flat = block.reshape(1024)
     window = np.empty(1026, np.int64)
@@ -161,6 +210,14 @@ def pack(
         differs = mode != 0 and mode != 4
         _load(raw, item, b * 1024, count, window[2:] if differs else flat)
         if differs:
+            values = window[2:]
+            smallest = values[0]
+            largest = values[0]
+            for i in range(count):
+                smallest = min(smallest, values[i])
+                largest = max(largest, values[i])
+            bounds[0] = min(bounds[0], smallest)
+            bounds[1] = max(bounds[1], largest)
             _difference(mode, window, flat)
             window[0] = window[count]
             window[1] = window[count + 1]
@@ -186,6 +243,9 @@ def pack(
                 low = min(low, flat[i])
                 high = max(high, flat[i])
             width = _width(np.uint64(high - low))
+            if mode == 0:
+                bounds[0] = min(bounds[0], low)
+                bounds[1] = max(bounds[1], high)
         if mode != 4:
             bases[b] = low
             sizes[b, 0] = width
@@ -195,7 +255,10 @@ def pack(
         depth = (count + 15) >> 4
         for i in range(count, depth * 16):
             flat[i] = low
-        _pack(block, low, width, depth, words, at)
+        if width < 16:
+            _pack_narrow(block, low, width, depth, words, at)
+        else:
+            _pack(block, low, width, depth, words, at)
         at += (depth * width + 63) >> 6
     return at
 

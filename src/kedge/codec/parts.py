@@ -11,10 +11,12 @@ Invariants:
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from kedge.codec import scratch
 from kedge.codec.encoded import Bytes, Codec, Encoded, Values, corrupt, readable
 
 _COUNT = struct.Struct("<Q")
@@ -28,6 +30,8 @@ def encode(values: Values, inner: str) -> Encoded:
     """A part by the codec named `inner` ("a" or "a>b"), or as it is where that is smaller."""
     name, _, rest = inner.partition(">")
     encoded = by_name[name].encode(values, rest)
+    if scratch.lent():  # the next part is packed in the same place
+        encoded = replace(encoded, body=encoded.body.copy())
     return encoded if encoded.body.size < values.nbytes else by_name["plain"].encode(values)
 
 

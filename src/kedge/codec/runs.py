@@ -23,7 +23,8 @@ def _encode(values: Values, inner: str = "", /) -> Encoded:
     found, lengths = found[1 : count + 1], lengths[1 : count + 1]
     tried = [parts.encode(found, name) for name in ((inner,) if inner else ("frame", "delta"))]
     smallest = min(tried, key=lambda part: part.body.size)
-    return Encoded(CODEC.code, (0, 0, 0), parts.join((smallest, count), (parts.encode(lengths, "frame"), count)))
+    body = parts.join((smallest, count), (parts.encode(lengths, "frame"), count))
+    return Encoded(CODEC.code, (0, 0, 0), body, smallest.bounds)
 
 
 def _decode(encoded: Encoded, dtype: np.dtype[Any], rows: int, out: Values | None, /) -> Values:

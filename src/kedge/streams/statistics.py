@@ -8,13 +8,14 @@ order NaN differently; an all-null column has none.
 from __future__ import annotations
 
 import struct
+from math import isnan
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _pc
 
-from kedge.streams.columns import fixed_values
+from kedge.streams.columns import fixed_values, np_type
 
 pc: Any = _pc  # its functions are made at import; type checkers do not see them
 
@@ -24,8 +25,12 @@ Bounds = tuple[int, bytes, bytes]
 NONE: Bounds = (0, b"", b"")
 
 
-def of(array: pa.Array) -> Bounds:
-    """(flags, min, max) of a column."""
+def of(array: pa.Array, bounds: tuple[int, int] | None = None) -> Bounds:
+    """(flags, min, max) of a column; `bounds` are those of its values, if the codec has seen them."""
+    if bounds is not None and not array.null_count:
+        known = _of_seen(np_type(array.type), *bounds)
+        if known is not None:
+            return known
     if array.null_count == len(array):
         return NONE
     kind = array.type
@@ -43,6 +48,17 @@ def of(array: pa.Array) -> Bounds:
         return NONE if np.isnan(low) else (3, _F64.pack(low), _F64.pack(high))
     packer = _U64 if values.dtype.kind == "u" else _I64
     return 3, packer.pack(int(low)), packer.pack(int(high))
+
+
+def _of_seen(kind: np.dtype[Any], low: int, high: int) -> Bounds | None:
+    """Of what a codec saw as signed integers; None where their order is not that of the values."""
+    if kind.kind == "i" or low >= 0:  # floats that are not negative are in the order of their bits, NaN above all
+        if kind.kind != "f":
+            packer = _U64 if kind.kind == "u" else _I64
+            return 3, packer.pack(low), packer.pack(high)
+        first, last = np.array([low, high], f"i{kind.itemsize}").view(kind).tolist()
+        return NONE if isnan(last) else (3, _F64.pack(first), _F64.pack(last))
+    return None
 
 
 def _decimal(value: Any, kind: pa.DataType) -> bytes:

@@ -16,11 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kedge import codec
+from kedge.codec import scratch
 from kedge.errors import CorruptError, UsageError
 from kedge.streams import columns as cols
 from kedge.streams import nested, statistics
 from kedge.streams import schema as schemas
 from kedge.streams.layout import (
+    ALIGN,
     ATOMIC,
     BUFFER,
     COLUMN,
@@ -67,24 +69,36 @@ def encode(
     if rows > ROWS_MAX:
         raise UsageError(f"A unit has at most {ROWS_MAX:,} rows, this batch has {rows:,}. Cut it into slices.")
     choosers = choosers or codec.Choosers()
-    column_table = np.zeros(batch.num_columns, COLUMN)
-    entries: list[tuple[Any, ...]] = []
-    bodies: list[NDArray[np.uint8]] = []
-    for index, column in enumerate(batch.columns):
-        _encode_column(index, _whole(column), choosers, column_table[index : index + 1], entries, bodies)
-    size = header_size(len(column_table), len(bodies), lineage, producer)
-    header_bytes = size
-    buffer_table = np.zeros(len(bodies), BUFFER)
-    for index, (entry, body) in enumerate(zip(entries, bodies, strict=True)):
-        buffer_table[index] = (*entry, size, body.nbytes, checksum(body))
-        size = aligned(size + body.nbytes)
+    columns = [_whole(column) for column in batch.columns]
+    split = [cols.split(column) for column in columns]
+    column_table = np.zeros(len(columns), COLUMN)
+    buffer_table = np.zeros(sum(len(one.parts) for one in split), BUFFER)
+    header_bytes = size = header_size(len(column_table), len(buffer_table), lineage, producer)
+    room = scratch.pages(aligned(size + _room(split), PAGE))
+    first = 0
+    for index, (column, buffers) in enumerate(zip(columns, split, strict=True)):
+        table = buffer_table[first : first + len(buffers.parts)]
+        size, bounds = _encode_buffers(index, buffers, choosers, table, room, size)
+        _describe(column, buffers, first, bounds, column_table[index : index + 1])
+        first += len(table)
     min_us, max_us = _event_times(batch, column_table, event_time)
     flags = (MORE if more else 0) | (ATOMIC if atomic else 0)
     head = Header(
         rows, first_offset, min_us, max_us, size, header_bytes, epoch, flags, lineage, producer, sequence, seed,
         column_table, buffer_table,
     )  # fmt: skip
-    return _assemble(pack(head), buffer_table, bodies, aligned(size, PAGE) if whole_pages else size)
+    room[:header_bytes] = np.frombuffer(pack(head), np.uint8)
+    end = aligned(size, PAGE) if whole_pages else size
+    room[size:end] = 0
+    scratch.keep(room, end)
+    return room[:end]
+
+
+def _room(split: Sequence[cols.Buffers]) -> int:
+    """More bytes than all bodies can take; pages of it that are not written cost nothing."""
+    values = [part for buffers in split for _, part in buffers.parts]
+    longest = max((part.size for part in values), default=0)
+    return sum(aligned(part.nbytes) + ALIGN for part in values) + codec.room(longest)
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -94,23 +108,38 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.Table.from_arrays([column], ["c"]).combine_chunks().column(0).chunk(0)
 
 
-def _encode_column(
+def _encode_buffers(
     index: int,
-    array: pa.Array,
+    buffers: cols.Buffers,
     choosers: codec.Choosers,
-    row: NDArray[Any],
-    entries: list[tuple[Any, ...]],
-    bodies: list[NDArray[np.uint8]],
+    table: NDArray[Any],
+    room: NDArray[np.uint8],
+    size: int,
+) -> tuple[int, tuple[int, int] | None]:
+    """Encode a column's buffers to `room` from byte `size` on; the end, and the bounds of the last buffer's values."""
+    bounds = None
+    for part, (role, values) in enumerate(buffers.parts):
+        with scratch.lend(room[size:]):
+            encoded = choosers.encode((index, buffers.layout, role), np.ascontiguousarray(values))
+        body = room[size : size + encoded.body.size]
+        if encoded.body.ctypes.data != body.ctypes.data:
+            body[:] = encoded.body
+        kind = cols.DTYPE_CODES[values.dtype]
+        table[part] = (role, kind, encoded.codec, 0, encoded.params, values.size, size, body.size, checksum(body))
+        end = aligned(size + body.size)
+        room[size + body.size : end] = 0
+        size, bounds = end, encoded.bounds
+    return size, bounds
+
+
+def _describe(
+    array: pa.Array, buffers: cols.Buffers, first: int, bounds: tuple[int, int] | None, row: NDArray[Any]
 ) -> None:
-    buffers = cols.split(array)
-    flags, low, high = statistics.of(array)
+    """A column's entry in the header."""
+    flags, low, high = statistics.of(array, bounds if buffers.layout == cols.FIXED else None)
     row["type"], row["layout"], row["stats"] = schemas.type_code(array.type), buffers.layout, flags
-    row["nulls"], row["first_buffer"], row["buffers"] = buffers.nulls, len(bodies), len(buffers.parts)
+    row["nulls"], row["first_buffer"], row["buffers"] = buffers.nulls, first, len(buffers.parts)
     row["min"], row["max"] = np.void(low.ljust(16, b"\0")), np.void(high.ljust(16, b"\0"))
-    for role, values in buffers.parts:
-        encoded = choosers.encode((index, buffers.layout, role), np.ascontiguousarray(values))
-        entries.append((role, cols.DTYPE_CODES[values.dtype], encoded.codec, 0, encoded.params, len(values)))
-        bodies.append(encoded.body)
 
 
 def _event_times(batch: pa.RecordBatch, column_table: NDArray[Any], event_time: str | None) -> tuple[Any, Any]:
@@ -121,22 +150,6 @@ def _event_times(batch: pa.RecordBatch, column_table: NDArray[Any], event_time: 
     row = column_table[index]
     kind = batch.schema.field(index).type
     return statistics.read(kind, int(row["stats"]), bytes(row["min"]), bytes(row["max"]))
-
-
-def _assemble(
-    head: bytes, table: NDArray[Any], bodies: Sequence[NDArray[np.uint8]], size: int
-) -> NDArray[np.uint8]:
-    room = np.empty(size + PAGE, np.uint8)
-    skip = -room.ctypes.data % PAGE
-    out = room[skip : skip + size]
-    out[: len(head)] = np.frombuffer(head, np.uint8)
-    at = len(head)
-    for start, body in zip(table["start"].tolist(), bodies, strict=True):
-        out[at:start] = 0
-        at = start + body.nbytes
-        out[start:at] = body
-    out[at:] = 0
-    return out
 
 
 def header(buf: Any, *, seed: int, start: int = 0) -> Header:
