@@ -175,6 +175,7 @@ def _kedge_order(folder: Path, name: str, sql: str, size: int, rows: int) -> dic
     return {
         "kind": "kedge",
         "size": size,
+        "driver_rows": 0,  # all batches are Spark's
         "sql": sql,
         "input": str(folder / name),
         "run": str(folder / f"run-{name}-{size}"),
@@ -250,6 +251,7 @@ def _killed_and_back(order: dict[str, Any], *, forget_tables: bool = False) -> d
         for _ in range(order["batches"]):
             child.until("batch")
         child.kill()
+    order.pop("driver_rows", None)  # who comes back does as it likes
     if forget_tables:
         shutil.rmtree(Path(tempfile.gettempdir()) / f"kedge-tables-{os.getuid()}", ignore_errors=True)
     with Child({**order, "batches": 1}) as child:

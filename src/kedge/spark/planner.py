@@ -50,11 +50,11 @@ class Planner(DataSourceStreamReader):
     """Plans batches, and reads them."""
 
     def __init__(self, run: dict[str, Any]) -> None:
-        self.run = run  # path, id, epoch, nodes, readers, rows_max, poll_ms
+        self.run = run  # path, id, epoch, nodes, readers, rows_max, poll_ms, handover
         self._planning: Planning | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """The batch that the claim found at the tip."""
+        """The batch at the tip once the driver has handed the run over."""
         return {"nonce": self._now().state().nonce}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002
