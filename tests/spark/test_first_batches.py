@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ from kedge.host import local
 from kedge.run.directory import RunDirectory
 from kedge.run.query import Query, sql
 from kedge.spark.handover import Handover
+
+pytest.importorskip("pyspark")
+
+from kedge.spark.runner import SparkRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +124,7 @@ def test_finish_may_be_the_drivers_alone(spark: SparkSession, place: Place) -> N
     assert not run.active
     assert not any(place.by_spark())
     assert open_tables(place) == []
-    assert not [query for query in spark.streams.active if (query.name or "").startswith("kedge-")]
+    assert not [one.name for one in threading.enumerate() if one.name.startswith(("kedge-run", "kedge-fragment"))]
     assert results(place.into) == oracle(spark, 4)
 
 
@@ -128,11 +133,34 @@ def test_stopped_at_once_and_started_again(spark: SparkSession, place: Place) ->
     feed(place.source, 0, 4)
     run = place.start(spark)
     run.stop()
+    feed(place.source, 4, 5)
     with pytest.raises(ClosedError, match="Start it again"):
         run.drain()
     with place.start(spark, driver_rows=0) as run:
         run.finish()
-    assert results(place.into) == oracle(spark, 4)
+    assert results(place.into) == oracle(spark, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("driver_rows", [0, 4000])
+def test_a_query_that_begins_with_nothing_to_do(
+    spark: SparkSession, place: Place, until: Until, driver_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    true_commit = SparkRun._commit
+
+    def commit(self: SparkRun, frame: Any, batch: int) -> None:
+        true_commit(self, frame, batch)
+        begun.append(batch)
+
+    monkeypatch.setattr(SparkRun, "_commit", commit)
+    with place.start(spark, driver_rows=driver_rows) as run:
+        until(lambda: bool(begun) or not run.active)
+        assert run.active
+        feed(place.source, 0, 2)
+        run.finish()
+    assert place.by_spark() == [True] * len(place.by_spark())
+    assert results(place.into) == oracle(spark, 2)
 
 
 @pytest.mark.slow

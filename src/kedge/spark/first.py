@@ -10,6 +10,7 @@ last of these batches leaves; elsewhere they are in memory and end with the hand
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from kedge.run.options import Options
 from kedge.run.restore import HostTables
 from kedge.run.tables import Tables
 from kedge.spark.anchor import on_one_host
-from kedge.spark.opened import default_folder
+from kedge.spark.opened import folder_below
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,12 +47,13 @@ def first_batches(run: Coordinator, options: Options, spark: SparkSession) -> Em
 
 
 def _tables(run: Coordinator, options: Options, spark: SparkSession) -> HostTables:
-    folder = options.tables or default_folder(_local_dirs(spark))
+    folder = options.tables or folder_below(_local_dir(spark))
     files = Tables(folder, run.definition.id, run.query.program(run.definition.tasks), run.directory.host)
     return HostTables(files, run.directory.store, lambda: run.state)
 
 
-def _local_dirs(spark: SparkSession) -> str:
-    """What Spark's workers on this machine find in SPARK_LOCAL_DIRS."""
+def _local_dir(spark: SparkSession) -> str:
+    """The local directory of Spark on this machine, as Spark finds it; were it another, tables would be restored."""
     context: Any = spark.sparkContext
-    return ",".join(str(one) for one in context._jsc.sc().env().blockManager().diskBlockManager().localDirs())
+    given = os.environ.get("SPARK_LOCAL_DIRS") or context.getConf().get("spark.local.dir")
+    return (given or context._jvm.java.lang.System.getProperty("java.io.tmpdir")).split(",")[0]

@@ -41,7 +41,7 @@ class OpenRun:
 
     def tables(self, folder: str | None) -> HostTables:
         """This host's tables of the run, in `folder` or below Spark's local directory."""
-        chosen = folder or default_folder(os.environ.get("SPARK_LOCAL_DIRS", ""))
+        chosen = folder or default_folder()
         if chosen not in self._tables:
             files = Tables(chosen, self.definition.id, self.program, self.directory.host)
             self._tables[chosen] = HostTables(files, self.directory.store, self.state)
@@ -61,8 +61,12 @@ def open_run(path: str, run_id: str) -> OpenRun:
     return OpenRun(directory, definition, query.streams, into, query.program(definition.tasks))
 
 
-def default_folder(local_dirs: str) -> str:
-    """Below the first of Spark's local directories: in local mode the next session finds it again."""
-    blocks = local_dirs.split(",")[0]
-    base = os.path.dirname(blocks) if blocks else tempfile.gettempdir()
-    return os.path.join(base, f"kedge-tables-{os.getuid()}")
+def default_folder() -> str:
+    """In a worker: below Spark's local directory; in local mode the next session finds it again."""
+    blocks = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return folder_below(os.path.dirname(blocks) if blocks else tempfile.gettempdir())
+
+
+def folder_below(local_dir: str) -> str:
+    """Where tables live in a local directory of Spark."""
+    return os.path.join(local_dir, f"kedge-tables-{os.getuid()}")

@@ -151,6 +151,8 @@ class SparkRun:
     def _commit(self, frame: DataFrame, _: int) -> None:
         """Spark's batch is computed here; the ledger's record makes it true."""
         rows = frame.collect()
+        if not rows:  # Spark begins with a batch even when there is nothing to do
+            return
         with self._turn:
             if self._stopping:
                 raise ClosedError(f"The run in {self._run.directory.path} was stopped.")
