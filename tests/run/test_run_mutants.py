@@ -15,6 +15,7 @@ import pytest
 from test_fight import Twice, persist
 
 import kedge.host.store as store_module
+import kedge.run.coordinator as coordinator_module
 import kedge.run.core.commit as commit_module
 import kedge.run.core.plan as plan_module
 import kedge.run.embedded as embedded_module
@@ -85,8 +86,8 @@ class Again(Embedded):
         super()._commit(plan, parts)
         for state, asked in ((before, replace(plan, nonce="f" * 32, ranges=())), (self.state, plan)):
             with suppress(ConflictError, InternalError):
-                record = embedded_module.commit_record(state, asked, self.made, result_partitions=1, now_us=0)
-                self._ledger.commit(record)
+                record = coordinator_module.commit_record(state, asked, self.made, result_partitions=1, now_us=0)
+                self._run._ledger.commit(record)
 
 
 def asked_again() -> Iterator[None]:
@@ -108,9 +109,8 @@ class Mutant:
     trials: Callable[[], Iterator[None]]
 
 
-CLAIM = "        self._epoch = self._ledger.claim()\n"
-TABLES = "        self._tables = MemoryTables(self._program, directory.store, self._definition.id)\n"
-READ = "        self._at(recover(directory, self._ledger, self._into))\n"
+CLAIM = "        self.epoch = self._ledger.claim()\n"
+READ = "        self.state: RunState = recover(directory, self._ledger, self.into)\n"
 
 FOLD = """\
     for record in ledger.records(state.position + 1):
@@ -126,15 +126,15 @@ MUTANTS = (
     ),
     Mutant(
         "a file is deleted only after the record that frees it is committed",
-        embedded_module, "        self._ledger.commit(record)\n",
-        "        [self._directory.store.delete(name) for name in record['release']]\n"
+        coordinator_module, "        self._ledger.commit(record)\n",
+        "        [self.directory.store.delete(name) for name in record['release']]\n"
         "        self._ledger.commit(record)\n",
-        ("kedge.testing.workload.Embedded",), crashes,
+        ("kedge.testing.workload.Coordinator",), crashes,
     ),
     Mutant(
         "only what the next version does not need is released",
         commit_module, " if unit.open_us <= plan.close_us]", "]",
-        ("kedge.run.embedded.commit_record",), crashes,
+        ("kedge.run.coordinator.commit_record",), crashes,
     ),
     Mutant(
         "attempt files are garbage only if of an older epoch, or of a slot that is taken",
@@ -156,32 +156,32 @@ MUTANTS = (
     ),
     Mutant(
         "the coordinator claims before it reads where the run is",
-        embedded_module, CLAIM + TABLES + READ, TABLES + READ + CLAIM,
-        ("kedge.testing.workload.Embedded",), fights,
+        coordinator_module, CLAIM + READ, READ + CLAIM,
+        ("kedge.testing.workload.Coordinator",), fights,
     ),
     Mutant(
         "a plan counts only right after its parent",
         commit_module,
         "    if plan.parent != state.nonce or plan.epoch != state.epoch or plan.position != state.position + 1:",
         "    if False:",
-        ("kedge.run.embedded.commit_record",), asked_again,
+        ("kedge.run.coordinator.commit_record",), asked_again,
     ),
     Mutant(
         "a record names only what attempts of this very plan have made",
         commit_module, " or any(m.nonce != plan.nonce for m in manifests):", ":",
-        ("kedge.run.embedded.commit_record",), asked_again,
+        ("kedge.run.coordinator.commit_record",), asked_again,
     ),
     Mutant(
         "what is late is what the parent's watermark says",
         plan_module, "        late_us=state.watermark_us,", "        late_us=NEVER_US,",
-        ("kedge.run.embedded.plan_batch",), runs,
+        ("kedge.run.coordinator.plan_batch",), runs,
     ),
     Mutant(
         "the watermark never goes back",
         plan_module, "max(state.watermark_us, _watermark_us(newest_us, available, lag_us))",
         "_watermark_us({name: max(u.max_us for u in units) for (name, _), units in available.items() if units} "
         "or newest_us, available, lag_us)",
-        ("kedge.run.embedded.plan_batch",), runs,
+        ("kedge.run.coordinator.plan_batch",), runs,
     ),
     Mutant(
         "a table is attached only at the version of the plan's parent",
@@ -199,7 +199,7 @@ MUTANTS = (
 recover_module,
         FOLD,
         FOLD.replace("ledger.records(state.position + 1)", "list(ledger.records(state.position + 1))[:-2]"),
-        ("kedge.run.embedded.recover",), crashes,
+        ("kedge.run.coordinator.recover",), crashes,
     ),
 )  # fmt: skip
 

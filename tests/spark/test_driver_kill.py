@@ -40,6 +40,8 @@ run.wait()
 
 def kill_tree(driver: subprocess.Popen[bytes]) -> None:
     """As when a container is killed: the driver first, then what it had started."""
+    if driver.poll() is not None:
+        return  # its JVM sees that, and ends with all of Spark
     family = psutil.Process(driver.pid).children(recursive=True)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
@@ -71,3 +73,51 @@ def test_a_killed_driver_loses_nothing(spark: SparkSession, tmp_path: Path, lane
         run.finish()
     assert run.status().rows_late == 0
     assert results(str(tmp_path / "out")) == oracle(spark, fed)
+
+
+AT_A_MOMENT = """
+import os, signal, sys
+from kedge.run.coordinator import Coordinator
+from kedge.spark.handover import Handover
+def dies(kind, name, count, late):
+    true, calls = getattr(kind, name), []
+    def call(*given):
+        calls.append(given)
+        if late or len(calls) < count:
+            true(*given)
+        if len(calls) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+    setattr(kind, name, call)
+kind, name = sys.argv[3].split(".")
+dies({"Coordinator": Coordinator, "Handover": Handover}[kind], name, int(sys.argv[4]), sys.argv[5] == "late")
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "count", "late"),
+    [
+        ("Coordinator.commit", 1, "early"),
+        ("Coordinator.commit", 2, "late"),
+        ("Handover.grant", 1, "early"),
+        ("Handover.grant", 1, "late"),
+    ],
+)
+def test_killed_before_and_at_the_handover(
+    spark: SparkSession, tmp_path: Path, moment: str, count: int, late: str
+) -> None:
+    source = make(str(tmp_path / "in"))
+    query = sql(QUERY, watermark=WATERMARK, rides=source)
+    query.start(str(tmp_path / "run"), into=str(tmp_path / "out"), tasks=16).stop()
+    feed(source, 0, 6)
+    command = [sys.executable, "-c", AT_A_MOMENT + DRIVER, str(tmp_path), os.path.dirname(__file__)]
+    command += [moment, str(count), late]
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert driver.wait(timeout=120) == -signal.SIGKILL, "it died before its moment"
+    finally:
+        kill_tree(driver)
+    feed(source, 6, 8)
+    with query.start(str(tmp_path / "run"), into=str(tmp_path / "out"), spark=spark) as run:
+        run.finish()
+    assert run.status().rows_late == 0
+    assert results(str(tmp_path / "out")) == oracle(spark, 8)

@@ -68,7 +68,7 @@ def by_kedge(folder: Path, rows: list[pa.RecordBatch], spark: SparkSession | Non
         for batch in rows:
             source.append(batch).wait()
     query = kedge.sql(SQL, rides=kedge.stream(folder / "rides"), watermark=WATERMARK)
-    with query.start(folder / "run", into=folder / "out", spark=spark, rows_max=1) as run:
+    with query.start(folder / "run", into=folder / "out", spark=spark, rows_max=1, driver_rows=0) as run:
         run.drain()
         assert run.status().version == len(rows)
         assert run.status().rows_late > 0

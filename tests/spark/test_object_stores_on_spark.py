@@ -43,7 +43,7 @@ found["copied"] = sorted(kedge.stream(base + "/copied").to_table()["v"].to_pylis
 
 query = "SELECT window(ts, '1 seconds') AS w, count(*) AS n FROM rides GROUP BY window(ts, '1 seconds')"
 rides = kedge.stream(base + "/rides")
-run = kedge.sql(query, rides=rides).start(base + "/run", into=base + "/out", spark=spark, rows_max=1000)
+run = kedge.sql(query, rides=rides).start(base + "/run", into=base + "/out", spark=spark, rows_max=1000, driver_rows=0)
 run.finish()
 found["run"] = sorted(kedge.stream(base + "/out").to_table()["n"].to_pylist()) == [100] * 40
 

@@ -34,7 +34,7 @@ class Place:
 
     def start(self, spark: SparkSession | None, **options: Any) -> Run:
         return self.query.start(
-            self.path, into=self.into, spark=spark, **{"tasks": 16, "rows_max": 12_000, **options}
+            self.path, into=self.into, spark=spark, **{"tasks": 16, "rows_max": 12_000, "driver_rows": 0, **options}
         )
 
 

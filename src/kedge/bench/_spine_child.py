@@ -7,7 +7,6 @@ It prints one JSON line for each event, with the monotonic clock, which all proc
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import time
@@ -26,8 +25,6 @@ def main(given: dict[str, Any]) -> None:
     if given["kind"] == "embedded":
         kedge_run(given, None)
         return
-    if given["kind"] != "plain":  # what a driver program imports at its top
-        importlib.import_module("kedge.spark.runner")
     from kedge.spark.session import session
 
     spark = session("kedge bench spine", given.get("master", "local[2]"), **given.get("conf", {}))
@@ -61,7 +58,7 @@ def kedge_run(given: dict[str, Any], spark: Any) -> None:
     ledger = RunDirectory(local(), given["run"]).ledger()
     ledger.refresh()
     seen = ledger.refresh() or 0
-    options = {name: given[name] for name in ("rows_max", "nodes") if name in given}
+    options = {name: given[name] for name in ("rows_max", "nodes", "driver_rows") if name in given}
     run = query.start(given["run"], into=given["into"], spark=spark, **options)
     say("started")
     left = given["batches"]

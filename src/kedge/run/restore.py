@@ -6,7 +6,8 @@ written; of several rows of one group the last is its value, and rows of closed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from kedge.errors import ConflictError, CorruptError
 from kedge.host import Store
 from kedge.kernel import Program, Table, load_all, move_all
 from kedge.run.core import NEVER_US, Plan, RunState
-from kedge.run.tables import Attempt
+from kedge.run.tables import Attempt, Tables
 from kedge.streams import decode_named
 
 NO_VERSION = "0" * 32  # of tables before the first batch
@@ -51,10 +52,19 @@ def _wanted(program: Program, rows: pa.RecordBatch, tasks: Sequence[int], waterm
 class MemoryTables:
     """The tables of a run that lives in one process: gone with it, and restored from state units."""
 
-    def __init__(self, program: Program, store: Store, run_id: str) -> None:
+    def __init__(self, program: Program, store: Store, run_id: str, state: Callable[[], RunState]) -> None:
         self._program, self._store, self._run_id = program, store, run_id
         self._tables: dict[int, Table] = {}
-        self.state = RunState()  # the shell keeps it at the run's newest version
+        self._state = state  # the run's newest version
+
+    @contextmanager
+    def attempt(self, _: int) -> Generator[MemoryTables]:
+        """For one batch; nobody else can have them."""
+        yield self
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._tables.clear()
 
     def attach(self, plan: Plan, tasks: range) -> dict[int, Table]:
         """The tables of `tasks`; those that are not at the parent's version are restored."""
@@ -72,12 +82,13 @@ class MemoryTables:
         return larger
 
     def _restore(self, missing: list[int]) -> None:
-        rows = state_rows(self._program, self._store, self._run_id, self.state, missing)
+        state = self._state()
+        rows = state_rows(self._program, self._store, self._run_id, state, missing)
         sizes = dict.fromkeys(missing, Table.bytes_needed(self._program, ROWS_FIRST))
         while sizes:
             self._tables.update({task: self._new(size) for task, size in sizes.items()})
             tables = {task: self._tables[task] for task in missing}
-            refused = load_all(self._program, tables, rows, self.state.nonce or NO_VERSION, self.state.watermark_us)
+            refused = load_all(self._program, tables, rows, state.nonce or NO_VERSION, state.watermark_us)
             sizes = {} if refused is None else refused.bytes_needed
 
     def _new(self, size: int) -> Table:
@@ -87,13 +98,28 @@ class MemoryTables:
 
 
 class HostTables:
-    """The tables of one attempt on a host: files that other processes of the host leave and find."""
+    """The tables of a run on a host: files that other processes of the host leave and find."""
 
-    def __init__(
-        self, attempt: Attempt, program: Program, store: Store, run_id: str, state: Callable[[], RunState]
-    ) -> None:
-        self._attempt, self._program, self._store, self._run_id = attempt, program, store, run_id
-        self._state = state  # the run's state from its ledger; asked only when a table is missing
+    def __init__(self, files: Tables, store: Store, state: Callable[[], RunState]) -> None:
+        self._files, self._store = files, store
+        self._state = state  # the run's newest version; asked only when a table is missing
+
+    @contextmanager
+    def attempt(self, epoch: int) -> Generator[HeldTables]:
+        """For one batch; other attempts find them locked meanwhile."""
+        with self._files.attempt(epoch) as attempt:
+            yield HeldTables(attempt, self._files, self._store, self._state)
+
+    def close(self) -> None:
+        """Give memory and handles back; the files stay."""
+        self._files.close()
+
+
+class HeldTables:
+    """The tables of one attempt on a host."""
+
+    def __init__(self, attempt: Attempt, files: Tables, store: Store, state: Callable[[], RunState]) -> None:
+        self._attempt, self._files, self._store, self._state = attempt, files, store, state
         self.missed = 0
 
     def attach(self, plan: Plan, tasks: range) -> dict[int, Table]:
@@ -108,7 +134,7 @@ class HostTables:
                     f"Batch {plan.version} follows {plan.parent or 'the start'}, but the run is already at "
                     f"{state.nonce or 'the start'}: another coordinator has taken over."
                 )
-            rows = state_rows(self._program, self._store, self._run_id, state, missing)
+            rows = state_rows(self._files.program, self._store, self._files.run_id, state, missing)
             self._attempt.restore(missing, rows, version, state.watermark_us)
         return {task: self._attempt.tables[task] for task in tasks}
 

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 _SETTING = "spark.shuffle.reduceLocality.enabled"
 
 
+def on_one_host(spark: SparkSession) -> bool:
+    """Whether all of Spark's work is done on the driver's machine."""
+    master = spark.sparkContext.getConf().get("spark.master", "") or ""
+    return master == "local" or master.startswith("local[")
+
+
 def wanted(spark: SparkSession) -> bool:
     """Whether there may be several hosts, and Spark's settings let an anchor hold."""
-    conf = spark.sparkContext.getConf()
-    master = conf.get("spark.master", "") or ""
-    one_host = master == "local" or master.startswith("local[")
-    return not one_host and (conf.get(_SETTING, "true") or "").lower() == "false"
+    return not on_one_host(spark) and (spark.sparkContext.getConf().get(_SETTING, "true") or "").lower() == "false"
 
 
 class Anchor:

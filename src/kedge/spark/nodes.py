@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from kedge.run.core import Manifest, Plan
 from kedge.run.node import Part, assemble
-from kedge.run.restore import HostTables
 from kedge.spark.opened import open_run
 from kedge.spark.planning import unpack
 
@@ -62,8 +61,7 @@ class Assembly:
         plan = Plan.from_json(json.loads(received.plan))
         parts = [part for _, some in sorted(received.parts, key=lambda one: one[0]) for part in some]
         host = opened.directory.host
-        with opened.tables(self.tables).attempt(plan.epoch) as attempt:
-            tables = HostTables(attempt, opened.program, opened.directory.store, self.run_id, opened.state)
+        with opened.tables(self.tables).attempt(plan.epoch) as tables:
             name = host.rng.token()[:8]
             made = assemble(opened.program, plan, node, parts, tables, opened.places, attempt=name)
         return replace(made, figures={**made.figures, "tables_missed": tables.missed})

@@ -18,6 +18,7 @@ from kedge.run.directory import Definition, RunDirectory
 from kedge.run.node import Places
 from kedge.run.query import reopen
 from kedge.run.recover import follow
+from kedge.run.restore import HostTables
 from kedge.run.tables import Tables
 from kedge.streams import Stream
 
@@ -31,18 +32,19 @@ class OpenRun:
     streams: dict[str, Stream]
     into: Stream
     program: Program
-    _tables: dict[str, Tables] = field(default_factory=dict[str, Tables])
+    _tables: dict[str, HostTables] = field(default_factory=dict[str, HostTables])
 
     @property
     def places(self) -> Places:
         """Where nodes write."""
         return Places.of(self.directory, self.definition.id, self.into)
 
-    def tables(self, folder: str | None) -> Tables:
+    def tables(self, folder: str | None) -> HostTables:
         """This host's tables of the run, in `folder` or below Spark's local directory."""
         chosen = folder or default_folder()
         if chosen not in self._tables:
-            self._tables[chosen] = Tables(chosen, self.definition.id, self.program, self.directory.host)
+            files = Tables(chosen, self.definition.id, self.program, self.directory.host)
+            self._tables[chosen] = HostTables(files, self.directory.store, self.state)
         return self._tables[chosen]
 
     def state(self) -> RunState:
@@ -60,7 +62,11 @@ def open_run(path: str, run_id: str) -> OpenRun:
 
 
 def default_folder() -> str:
-    """Below Spark's local directory: in local mode the next session finds it again."""
+    """In a worker: below Spark's local directory; in local mode the next session finds it again."""
     blocks = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    base = os.path.dirname(blocks) if blocks else tempfile.gettempdir()
-    return os.path.join(base, f"kedge-tables-{os.getuid()}")
+    return folder_below(os.path.dirname(blocks) if blocks else tempfile.gettempdir())
+
+
+def folder_below(local_dir: str) -> str:
+    """Where tables live in a local directory of Spark."""
+    return os.path.join(local_dir, f"kedge-tables-{os.getuid()}")

@@ -50,11 +50,11 @@ class Planner(DataSourceStreamReader):
     """Plans batches, and reads them."""
 
     def __init__(self, run: dict[str, Any]) -> None:
-        self.run = run  # path, id, epoch, nodes, readers, rows_max, poll_ms
+        self.run = run  # path, id, epoch, nodes, readers, rows_max, poll_ms, handover
         self._planning: Planning | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """The batch that the claim found at the tip."""
+        """The batch at the tip once the driver has handed the run over."""
         return {"nonce": self._now().state().nonce}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002
@@ -63,6 +63,8 @@ class Planner(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
         """The plan's units in order, dealt to read tasks of about the same number of rows."""
+        if "plan" not in end:  # Spark begins with a batch even when there is nothing to do
+            return []
         return self._now().dealt(end["plan"])
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:

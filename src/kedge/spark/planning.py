@@ -27,6 +27,7 @@ from kedge.run.core import Plan, RunState, plan_batch
 from kedge.run.inputs import available_units
 from kedge.run.node import Part, for_node, tasks_of
 from kedge.run.recover import follow
+from kedge.spark.handover import Handover
 from kedge.spark.opened import OpenRun, open_run
 from kedge.streams import UnitInfo
 
@@ -59,7 +60,8 @@ class Planning:
         self._run = run
         self._opened: OpenRun = open_run(run["path"], run["id"])
         self._ledger: Ledger = self._opened.directory.ledger()
-        self._state: RunState | None = None
+        self._state: RunState | None = follow(self._ledger)
+        Handover(run["handover"]).ask(self._opened.directory.host.clock)  # until then the driver plans
 
     def state(self) -> RunState:
         """The run at its tip, which must still be this query's."""

@@ -8,6 +8,8 @@ Invariants:
   its batch numbers are never used for anything.
 - The commit happens in the driver, in the object that made the claim, from the plan and the manifests that came
   through the query; never from a listing.
+- Until the planner asks for the run, the driver itself goes on with it, under the same claim (`kedge.spark.first`);
+  then it has stopped for good (`kedge.spark.handover`).
 - Any failure ends the query. Nothing of the unfinished batch is visible; starting again goes on from the ledger.
 
 It runs where the driver runs: on a Spark Connect client the driver's side is the server, which is not supported yet.
@@ -23,16 +25,19 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pyspark.util import InheritableThread
 
 from kedge import errors
 from kedge.errors import ClosedError, UsageError
-from kedge.run.core import Manifest, Plan, RunState, commit_record
+from kedge.run.coordinator import Coordinator
+from kedge.run.core import Manifest, Plan
 from kedge.run.directory import RunDirectory
 from kedge.run.options import Options
-from kedge.run.query import reopen
-from kedge.run.recover import recover, release, taken_over
 from kedge.spark.anchor import Anchor, wanted
+from kedge.spark.first import first_batches
+from kedge.spark.handover import Handover
 from kedge.spark.nodes import MANIFESTS, Assembly, Warming
 from kedge.spark.planner import NAME, RunSource
 
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _WATCH_SECONDS = 0.1
+_HANDOVER_SECONDS = 0.01  # while the planner may ask
 # How Spark writes its logs. The default starts a `chmod` for each file, 80 ms a batch, and renames with guarantees
 # that a disposable checkpoint does not need. (The name is that of Spark 4.3; older ones keep their default.)
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -57,94 +63,123 @@ class SparkRun:
     """A coordinator in the driver; planner, fragments and assemblies in Spark's Python processes."""
 
     def __init__(self, directory: RunDirectory, options: Options, spark: SparkSession) -> None:
-        self._directory = RunDirectory(directory.host, _absolute(directory.path))
-        query, self._into, self._definition = reopen(self._directory)
-        own = _session(spark)
-        warmed = Warming(self._directory.path, self._definition.id)
-        self._warming = threading.Thread(target=warmed.run, args=(own,), name="kedge-warm", daemon=True)
-        self._warming.start()
-        self._streams = query.streams
-        self._ledger = self._directory.ledger()
-        self._epoch = self._ledger.claim()
-        self.state: RunState = recover(self._directory, self._ledger, self._into)
-        self._turn = threading.Condition()
-        self._stopping = False
+        self._slots = (
+            spark.sparkContext.defaultParallelism
+        )  # before the claim: without a driver's side there is none
+        self._run = Coordinator(RunDirectory(directory.host, _absolute(directory.path)))
+        self._options = options
+        self._turn = self._run.turn
+        self._stopping = self._ended = False
         self._failure: BaseException | None = None
-        self._ended = False
         self._anchor: Anchor | None = None
-        self._checkpoint = tempfile.mkdtemp(prefix="kedge-spark-", dir=_memory())
-        self._query = self._start(own, options)
-        self._watcher = threading.Thread(target=self._watch, name=f"kedge-run {directory.path}", daemon=True)
-        self._watcher.start()
+        self._warming: threading.Thread | None = None
+        self._folder = tempfile.mkdtemp(prefix="kedge-spark-", dir=_memory())
+        self._handover = Handover(f"{self._folder}/handover")
+        self._handover.open()
+        self._first = first_batches(self._run, options, spark)
+        if self._first is not None:
+            self._first.begin()
+        name = f"kedge-run {directory.path}"
+        self._thread = InheritableThread(self._go_on, args=(spark,), name=name, daemon=True)
+        self._thread.start()
 
-    def _start(self, spark: SparkSession, options: Options) -> StreamingQuery:
-        slots = spark.sparkContext.defaultParallelism
-        nodes = min(options.nodes or slots, self._definition.tasks)
+    def _go_on(self, spark: SparkSession) -> None:
+        """Starts the query, hands over to it, ends it when the run is over, and clears up."""
+        query: StreamingQuery | None = None
+        try:
+            query = self._start(_session(spark))
+            while query is not None and query.isActive and not self._over():
+                self._hand_over()
+                with self._turn:
+                    self._turn.wait(_WATCH_SECONDS if self._first is None else _HANDOVER_SECONDS)
+            self._end_first()
+        except BaseException as error:  # the JVM may be gone
+            self._failure = self._failure or error
+        finally:
+            self._clear_up(query)
+
+    def _start(self, spark: SparkSession) -> StreamingQuery | None:
+        """The query, unless the run is over before Spark is ready for it."""
+        path, definition, options = self._run.directory.path, self._run.definition, self._options
+        warmed = Warming(path, definition.id)
+        self._warming = threading.Thread(target=warmed.run, args=(spark,), name="kedge-warm", daemon=True)
+        self._warming.start()
+        nodes = min(options.nodes or self._slots, definition.tasks)
         run = {
-            "path": self._directory.path,
-            "id": self._definition.id,
-            "epoch": self._epoch,
+            "path": path,
+            "id": definition.id,
+            "epoch": self._run.epoch,
             "nodes": nodes,
-            "readers": slots,
+            "readers": self._slots,
             "rows_max": options.rows_max,
             "poll_ms": options.poll_ms,
+            "handover": f"{self._folder}/handover",
         }
-        assembly = Assembly(self._directory.path, self._definition.id, options.tables)
         source = spark.readStream.format(NAME).option("run", json.dumps(run)).load()
+        if self._over():
+            return None
         if wanted(spark):
             self._anchor = Anchor(spark, nodes)
             exchanged = self._anchor.placed(source)
         else:
             exchanged = source.repartitionById(nodes, "node")
-        manifests = exchanged.mapInArrow(assembly, MANIFESTS)
+        manifests = exchanged.mapInArrow(Assembly(path, definition.id, options.tables), MANIFESTS)
         return (
-            manifests.writeStream.queryName(f"kedge-{self._definition.id[:8]}-{self._epoch}")
-            .option("checkpointLocation", f"file://{self._checkpoint}")
+            manifests.writeStream.queryName(f"kedge-{definition.id[:8]}-{self._run.epoch}")
+            .option("checkpointLocation", f"file://{self._folder}/checkpoint")
             .foreachBatch(self._commit)
             .start()
         )
 
+    def _over(self) -> bool:
+        """Whether there is nothing left to do, or nobody left to do it."""
+        failed = self._first is not None and not self._first.is_active()
+        return self._stopping or self._run.state.final or failed
+
+    def _hand_over(self) -> None:
+        """Let the planner begin once it asks, and nothing of the driver's is under way."""
+        if self._handover.asked():
+            self._end_first()
+            self._handover.grant()
+
+    def _end_first(self) -> None:
+        """End the driver's own batches; raises what made them fail."""
+        first, self._first = self._first, None
+        if first is not None:
+            first.stop()
+
     def _commit(self, frame: DataFrame, _: int) -> None:
         """Spark's batch is computed here; the ledger's record makes it true."""
         rows = frame.collect()
+        if not rows:  # Spark begins with a batch even when there is nothing to do
+            return
         with self._turn:
             if self._stopping:
-                raise ClosedError(f"The run in {self._directory.path} was stopped.")
+                raise ClosedError(f"The run in {self._run.directory.path} was stopped.")
             try:
-                self._commit_rows(rows)
+                plan = Plan.from_json(json.loads(rows[0].plan))
+                self._run.commit(plan, [Manifest.from_json(json.loads(row.manifest)) for row in rows])
             except BaseException as error:
                 self._failure = error
                 raise
-            self._turn.notify_all()
 
-    def _commit_rows(self, rows: list[Any]) -> None:
-        plan = Plan.from_json(json.loads(rows[0].plan))
-        record = commit_record(
-            self.state,
-            plan,
-            [Manifest.from_json(json.loads(row.manifest)) for row in rows],
-            result_partitions=self._into.partitions,
-            now_us=self._directory.host.clock.now_us(),
-        )
-        self._ledger.commit(record)
-        self.state = release(self._directory, self._ledger, self.state)
-
-    def _watch(self) -> None:
-        """Ends the query when the run is over, and clears up when the query is."""
+    def _clear_up(self, query: StreamingQuery | None) -> None:
         try:
-            while self._query.isActive and not self.state.final and not self._stopping:
-                with self._turn:
-                    self._turn.wait(_WATCH_SECONDS)
-            self._query.stop()
-            failed = self._query.exception()
-            if failed is not None and self._failure is None and not self._stopping:
-                failure = translated(str(failed))
-                self._failure = taken_over(self._directory, self._epoch) or failure
+            self._handover.refuse()
+            if query is not None:
+                query.stop()
+                failed = query.exception()
+                over = self._stopping or self._run.state.final
+                if failed is not None and self._failure is None and not over:
+                    failure = translated(str(failed))
+                    self._failure = self._run.taken_over() or failure
+            self._end_first()
         except BaseException as error:  # the JVM may be gone
             self._failure = self._failure or error
         finally:
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
-            self._warming.join()  # who stops now may stop Spark next: no job may be left behind
+            shutil.rmtree(self._folder, ignore_errors=True)
+            if self._warming is not None:
+                self._warming.join()  # who stops now may stop Spark next: no job may be left behind
             self._release_anchor()
             with self._turn:
                 self._ended = True
@@ -158,13 +193,12 @@ class SparkRun:
 
     def drain(self) -> None:
         """Wait until the input that is durable now is committed."""
-        goal = {(name, p): end for name, s in self._streams.items() for p, end in enumerate(s.ends())}
-        self._run_until(lambda: all(self.state.positions.get(key, 0) >= end for key, end in goal.items()))
+        self._run_until(self._run.drained())
 
     def finish(self) -> None:
         """Drain, close every window, and stop."""
-        self._directory.ask_finish()
-        self._run_until(lambda: self.state.final)
+        self._run.directory.ask_finish()
+        self._run_until(lambda: self._run.state.final)
         self.stop()
 
     def _run_until(self, done: Callable[[], bool]) -> None:
@@ -172,14 +206,16 @@ class SparkRun:
             self._turn.wait_for(lambda: done() or self._ended)
         self._raise_failure()
         if not done():
-            raise ClosedError(f"The run in {self._directory.path} was stopped before it got there. Start it again.")
+            raise ClosedError(
+                f"The run in {self._run.directory.path} was stopped before it got there. Start it again."
+            )
 
     def stop(self) -> None:
         """Stop; a batch that is being committed is, any other is dropped and planned anew at the next start."""
         with self._turn:
             self._stopping = True
             self._turn.notify_all()
-        self._watcher.join()
+        self._thread.join()
         self._raise_failure()
 
     def wait(self, timeout_s: float | None) -> bool:

@@ -14,6 +14,9 @@ import os
 import re
 import sys
 import tempfile
+import threading
+from contextlib import suppress
+from importlib import import_module
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -40,6 +43,7 @@ def session(
         )
     if not _running():
         _prepare_environment(java)
+        threading.Thread(target=_import, name="kedge-import", daemon=True).start()
     builder = SparkSession.builder.master(cores).appName(app_name)
     for name, value in {**_defaults(cores), **conf}.items():
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
@@ -49,6 +53,12 @@ def session(
 def _running() -> bool:
     """Whether this process has a JVM: its Java and environment can't change any more."""
     return getattr(SparkContext, "_gateway", None) is not None
+
+
+def _import() -> None:
+    """What a run needs, while the JVM starts; what fails here fails again where it is needed."""
+    with suppress(Exception):
+        import_module("kedge.spark.runner")
 
 
 def _prepare_environment(java: javas.Choice) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kedge.host import Host
 from kedge.run import sql
+from kedge.run.coordinator import Coordinator
 from kedge.run.core import ALWAYS_US, NEVER_US
 from kedge.run.directory import RunDirectory
 from kedge.run.embedded import Embedded
@@ -78,7 +79,7 @@ class Workload:
         query = sql(QUERY, watermark=f"{LAG_US} microseconds", rows=stream(f"{self.root}/rows", host=host))
         given = {"nodes": 2, "threads": 1, "tasks": 4, "rows_max": self.rows, "host": host, **options}
         chosen = Options.of(given)
-        return Embedded(query.define(f"{self.root}/run", f"{self.root}/results", chosen), chosen)
+        return Embedded(Coordinator(query.define(f"{self.root}/run", f"{self.root}/results", chosen)), chosen)
 
     def run(self, host: Host, **options: Any) -> None:
         """Append, start or go on, and finish."""
