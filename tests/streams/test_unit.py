@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge import codec
 from kedge.errors import CorruptError, UsageError
 from kedge.streams import unit
 from kedge.streams.layout import Lineage, place
@@ -209,6 +211,56 @@ def test_bounds_prune() -> None:
     assert unit.bounds(header, schema, "s") == (b"a", None, 1)
     assert unit.bounds(header, schema, "f") == (None, None, 0)
     assert unit.bounds(header, schema, "n") == (None, None, 3)
+
+
+SHAPES = {
+    "even": lambda rng, n: np.arange(n) * 1000,
+    "runs": lambda rng, n: np.repeat(rng.integers(0, 1 << 12, n // 20 + 1), 20)[:n],
+    "noise": lambda rng, n: rng.integers(0, 1 << 62, n),
+    "few": lambda rng, n: rng.integers(0, 1 << 60, 100)[rng.integers(0, 100, n)],
+    "signed": lambda rng, n: rng.integers(-5000, 5000, n),
+    "cents": lambda rng, n: rng.integers(0, 100_000, n) / 100,
+    "debts": lambda rng, n: rng.integers(-100_000, 100_000, n) / 100,
+    "zeros": lambda rng, n: np.where(rng.random(n) < 0.5, -0.0, 0.0),
+    "gaps": lambda rng, n: np.where(rng.random(n) < 0.01, np.nan, rng.random(n)),
+    "ends": lambda rng, n: np.where(rng.random(n) < 0.01, np.inf, np.repeat(rng.random(n // 9 + 1), 9)[:n]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["i2", "i4", "i8", "u4", "u8", "f4", "f8"])
+@pytest.mark.parametrize("rows", [1, 1025, 20_000])
+def test_bounds_are_those_of_the_values_whatever_the_codec(shape: str, kind: str, rows: int) -> None:
+    with np.errstate(all="ignore"):
+        values = SHAPES[shape](np.random.default_rng(rows), rows).astype(kind)
+    if kind == "u8":
+        values[rows // 2] = 1 << 63  # what kernels see is negative
+    batch = pa.record_batch({"v": pa.array(values)})
+    choosers = codec.Choosers()
+    for _ in range(2):
+        raw = unit.encode(batch, first_offset=0, seed=SEED, choosers=choosers)
+        header = unit.header(raw, seed=SEED)
+        want = (None, None) if np.isnan(values.astype(float)).any() else (values.min(), values.max())
+        assert unit.bounds(header, batch.schema, "v") == (*want, 0)
+        assert unit.decode(raw, header, batch.schema).column(0).to_numpy().tobytes() == values.tobytes()
+
+
+def test_the_memory_of_a_unit_is_its_own_until_nobody_holds_it() -> None:
+    with ThreadPoolExecutor(1) as pool:  # a thread that keeps no memory yet
+        pool.submit(_hold_and_let_go).result()
+
+
+def _hold_and_let_go() -> None:
+    batch = pa.record_batch({"v": pa.array(np.arange(5000)), "w": pa.array(np.arange(5000) % 7)})
+    first = unit.encode(batch, first_offset=0, seed=SEED)
+    place, bytes_ = first.ctypes.data, first.tobytes()
+    part = memoryview(first[64:128])  # as somebody who is writing it out
+    del first
+    others = [unit.encode(batch, first_offset=k, seed=SEED) for k in (1, 2)]
+    assert place not in [one.ctypes.data for one in others]
+    assert bytes(part) == bytes_[64:128]
+    del part
+    assert unit.encode(batch, first_offset=0, seed=SEED).ctypes.data == place
 
 
 def test_event_times_are_in_the_header() -> None:

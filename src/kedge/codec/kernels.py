@@ -308,41 +308,29 @@ def unpack(
 
 @jit
 def find_runs(raw: Bytes, item: int, rows: int, values: Values, lengths: Values) -> int:
-    """Write each run's value and length from place 1 on (place 0 is scratch); returns how many runs there are.
+    """Write each run's value and length; returns how many runs there are.
 
-    Rows of 16 equal values are passed over; in the others every value is written, and a change moves on: no branch
-    that would be mispredicted.
+    Every value is written where the next run belongs, and a change moves on: no branch that would be mispredicted. So
+    the last place of `values` and `lengths` is one more than the runs.
     """
-    block = np.empty((64, 16), np.int64)
-    flat = block.reshape(1024)
+    window = np.empty(1025, np.int64)  # begins with the value before the block
+    flat = window[1:]
     run = np.uint64(0)
-    begin = 0
-    last = np.int64(0)
     for b in range((rows + 1023) >> 10):
         count = min(1024, rows - b * 1024)
         _load(raw, item, b * 1024, count, flat)
         if b == 0:
-            last = ~flat[0]
-        for r in range((count + 15) >> 4):
-            if r * 16 + 16 <= count:
-                changes = np.uint64(flat[r * 16] ^ last)
-                for lane in range(1, 16):
-                    changes |= np.uint64(block[r, lane] ^ block[r, lane - 1])
-                if changes == 0:
-                    continue
-            for i in range(r * 16, min(r * 16 + 16, count)):
-                value = block[r, i & 15]
-                changed = value != last
-                run += np.uint64(changed)
-                begin = b * 1024 + i if changed else begin
-                values[run] = value
-                lengths[run] = begin
-                last = value
+            window[0] = ~flat[0]
+        for i in range(count):
+            values[run] = flat[i]
+            lengths[run] = b * 1024 + i
+            run += np.uint64(flat[i] != window[i])
+        window[0] = flat[count - 1]
     found = np.int64(run)
-    for k in range(1, found):
+    for k in range(found - 1):
         lengths[k] = lengths[k + 1] - lengths[k]
     if found > 0:
-        lengths[found] = rows - lengths[found]
+        lengths[found - 1] = rows - lengths[found - 1]
     return int(found)
 
 

@@ -20,7 +20,7 @@ def _encode(values: Values, inner: str = "", /) -> Encoded:
     lengths = scratch.array("runs.lengths", np.int64, values.size + 1)
     data, item = items(values)
     count = kernels.find_runs(data, item, values.size, found, lengths)
-    found, lengths = found[1 : count + 1], lengths[1 : count + 1]
+    found, lengths = found[:count], lengths[:count]
     tried = [parts.encode(found, name) for name in ((inner,) if inner else ("frame", "delta"))]
     smallest = min(tried, key=lambda part: part.body.size)
     body = parts.join((smallest, count), (parts.encode(lengths, "frame"), count))
