@@ -305,3 +305,45 @@ def test_steps_on_spark_connect(table, tmp_path):
         assert done.returncode == 0, done.stderr[-2000:]
         kinds.append([record["kind"] for record in Job(at).records()].count("saved"))
     assert kinds == [2, 2]  # two steps, saved by the first process only
+
+
+def test_partitions_of_another_layout_are_not_mixed(spark, table, tmp_path):
+    """The number of cores and the options of files decide which rows a partition holds."""
+    at = str(tmp_path / "j")
+
+    def query():
+        return spark.read.parquet(table).groupBy("k").agg(F.sum("v"), F.count("*"))
+
+    want = rows(query())
+    for size in ("6000", "5000"):
+        with settings(spark, {"spark.sql.files.maxPartitionBytes": size, "spark.sql.files.openCostInBytes": "0"}):
+            assert rows(api.resume(query(), at=at, keep=True)) == want
+        job = Job(at)
+        for cut in job.cuts().values():
+            for part in list(cut.parts.values())[::2]:
+                job.store.delete(part.file)
+    whys = [record["why"] for record in Job(at).records() if record["kind"] == "withdrawn"]
+    assert any("can't be told apart" in why for why in whys)
+
+
+def test_a_long_stage_is_cut_into_waves_and_the_same_ones_again(spark, table, tmp_path, monkeypatch):
+    from kedge.spark.resume import layout
+
+    at, want = str(tmp_path / "j"), rows(spark.read.parquet(table).groupBy("k").count())
+    monkeypatch.setattr(layout, "WAVE_US", 1)
+    monkeypatch.setattr(layout, "_SPLIT_BYTES_MIN", 1 << 10)
+    seen = []
+    for _ in range(3):  # the first run learns, the second cuts, the third has to finish what the second left
+        df = spark.read.parquet(table).groupBy("k").count()
+        assert rows(api.resume(df, at=at, keep=True)) == want
+        job = Job(at)
+        first = min(job.cuts().values(), key=lambda cut: cut.since_us)
+        seen.append((first.partitions, first.attempt))
+        if len(seen) == 1:
+            job.claim()
+            job.clean()
+        else:
+            for cut in job.cuts().values():
+                job.store.delete(cut.parts[0].file)
+    assert seen[1][0] > seen[0][0]
+    assert seen[2] == seen[1]

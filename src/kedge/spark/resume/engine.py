@@ -19,10 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from kedge.spark.resume import layout as layouts
 from kedge.spark.resume.job import Cut, Job, Part, missing
 from kedge.spark.resume.model import Stage
 from kedge.spark.resume.parts import SAVED, SAVING, restorer, saver
-from kedge.spark.resume.plan import Planned
+from kedge.spark.resume.plan import Planned, settings
 
 _UNSAVEABLE = ("interval", "variant", "void", "geography", "geometry", "calendar", "udt")
 
@@ -45,18 +46,18 @@ class Engine:
         """Save what is missing of a stage and let everything above it read that; None where it can't be saved."""
         if self._full:
             return None
-        plan = self.planned.runnable(self.planned.rebuilt(stage.node, self.scans), whole=False)
-        rdd = plan.execute()
-        schema = positional(stage.node.jvm.schema())
-        count, whole = int(rdd.getNumPartitions()), stage.whole or self._mixes_badly(rdd)
-        if cut is not None and (cut.partitions != count or whole):
+        splits = stage.splits if cut is None else cut.record.get("splits", {})
+        with settings(self.session, splits):
+            plan = self.planned.runnable(self.planned.rebuilt(stage.node, self.scans), whole=False)
+            rdd = plan.execute()
+            count, layout = int(rdd.getNumPartitions()), layouts.of(rdd)
+        schema, whole = positional(stage.node.jvm.schema()), stage.whole or self._mixes_badly(rdd)
+        if cut is not None and (cut.partitions != count or cut.record.get("layout") != layout or whole):
             self.job.withdraw(cut, "its partitions can't be told apart from those of another attempt")
             cut = None
         if cut is None:
-            cut = self.job.announce(
-                stage.identity.id,
-                {"partitions": count, "label": stage.label, "whole": whole, **stage.identity.to_json()},
-            )
+            about = {"partitions": count, "label": stage.label, "whole": whole, "layout": layout, "splits": splits}
+            cut = self.job.announce(stage.identity.id, {**about, **stage.identity.to_json()})
         stage.partitions, stage.reused = count, len(cut.parts)
         wanted = missing(cut)
         try:

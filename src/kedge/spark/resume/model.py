@@ -15,6 +15,7 @@ from typing import Any
 from kedge.errors import UsageError
 from kedge.resuming import Dag, Datum, Operation, Selection, Speeds, build, select_checkpoints
 from kedge.resuming.pieces import split
+from kedge.spark.resume import layout
 from kedge.spark.resume.identity import Identity
 from kedge.spark.resume.plan import Node
 
@@ -22,6 +23,7 @@ PIECES_MAX = 4  # enough to rank stages; choosing must not cost more than it sav
 READ_BYTES_PER_SECOND = 50e6  # of compressed input by one core, before anything was measured
 WRITE_BYTES_PER_SECOND = 60e6  # of one core, from rows to a durable Parquet file
 CUT_US = 250_000  # what a cut costs by itself: a job, and its Python workers
+PARTITION_US = 15_000  # what a partition costs a core by itself: Arrow, a file, and its sync
 _NO_IDEA = 2.0**62  # what Spark says of rows that it knows nothing of
 _SHRINK = {
     "Filter": 0.4,
@@ -62,7 +64,7 @@ class Stage:
     chosen: bool = False
     reused: int = 0
     partitions: int = 0
-    notes: list[str] = field(default_factory=list[str])
+    splits: dict[str, str] = field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, Any]:
         """What the ledger keeps, for `kedge resume show`."""
@@ -79,10 +81,19 @@ def measure(stages: Sequence[Stage], learned: Mapping[str, Any], cores: int) -> 
         read += sum(stages[i].bytes for i in stage.inputs) + _own_rows(stage, stages)
         if known is not None:
             stage.time_us, stage.bytes, stage.tasks, stage.learned = *known, True
+            _cut_finer(stage, stages, cores)
             continue
         stage.time_us = max(50_000, round(read / READ_BYTES_PER_SECOND / cores * 1e6))
         stage.bytes = round(_estimate(stage.node, stage, stages))
         stage.tasks = max(1, min(2 * cores, round(read / 16e6)))
+
+
+def _cut_finer(stage: Stage, stages: Sequence[Stage], cores: int) -> None:
+    """Give a long stage that only reads files more partitions than Spark would: finished ones can be saved."""
+    wanted = layout.tasks_wanted(stage.time_us, stage.tasks, cores)
+    files = _own_files(stage, stages)
+    if wanted > stage.tasks and files and not stage.inputs and not stage.pinned:
+        stage.splits, stage.tasks = layout.splits([size for size, _ in files.values()], wanted), wanted
 
 
 def _own_files(stage: Stage, stages: Sequence[Stage]) -> dict[str, list[int]]:
@@ -128,24 +139,28 @@ def _estimate(node: Node, stage: Stage, stages: Sequence[Stage]) -> float:
     return sum(size for size, _ in files) / scans * _SHRINK["FileSourceScan"]
 
 
-def graph(stages: Sequence[Stage]) -> Dag:
-    """The stages as operations; a cut's own cost counts as bytes."""
-    fixed = round(CUT_US / 1e6 * WRITE_BYTES_PER_SECOND)
-    data = [Datum(str(i), stage.bytes + fixed, not stage.refused) for i, stage in enumerate(stages)]
+def graph(stages: Sequence[Stage], cores: int) -> Dag:
+    """The stages as operations; what a cut costs by itself counts as bytes."""
+    data = [Datum(str(i), s.bytes + _own_cost(s, cores), not s.refused) for i, s in enumerate(stages)]
     operations = [Operation(str(i), stage.time_us, tuple(stage.inputs), (i,)) for i, stage in enumerate(stages)]
     return build(data, operations, [len(stages) - 1])
 
 
+def _own_cost(stage: Stage, cores: int) -> int:
+    """The bytes that the machine could write in the time that a cut takes, apart from its bytes."""
+    return round((CUT_US + PARTITION_US * stage.tasks / cores) / 1e6 * WRITE_BYTES_PER_SECOND * cores)
+
+
 def select(stages: Sequence[Stage], cores: int, wish: Wish) -> Selection:
     """Choose stages, and mark them; a point that the user marked and a pinned stage are always chosen."""
-    dag, rate, budget = graph(stages), wish.failures_per_hour, wish.budget_bytes
-    fixed = dag.data[0].bytes - stages[0].bytes
+    dag, rate, budget = graph(stages, cores), wish.failures_per_hour, wish.budget_bytes
+    fixed = sum(_own_cost(stage, cores) for stage in stages)
     write = WRITE_BYTES_PER_SECOND * cores
     most = PIECES_MAX if rate is None else 2  # sets of saved pieces grow fast when failures repeat
     pieces, groups = split(dag, [min(stages[int(op.name)].tasks, most) for op in dag.operations], cores)
     selection = select_checkpoints(
         pieces,
-        budget_bytes=budget if budget is None else budget + fixed * len(stages),
+        budget_bytes=budget if budget is None else budget + fixed,
         overhead=wish.overhead,
         goal="worst" if rate is None else "expected",
         failures_per_hour=rate,
@@ -153,6 +168,8 @@ def select(stages: Sequence[Stage], cores: int, wish: Wish) -> Selection:
         groups=groups,
     )
     taken = {int(name.partition("[")[0]) for name in selection.saved}
+    if rate is None and 2 * selection.end_us - selection.worst_us < selection.bytes / write * 1e6:
+        taken = set()  # it protects less than it costs
     left = float("inf") if budget is None else float(budget)
     for index in sorted(taken, key=lambda i: stages[i].bytes):
         left -= stages[index].bytes
