@@ -1,7 +1,8 @@
 """`kedge demo`: a pipeline on Spark is killed half-way, goes on in a new process, and loses nothing.
 
-Every step is one that a user would take: append rows, start the query, kill the driver with SIGKILL, start the run
-again from its directory, read the results; then plain Spark SQL over all rows says whether they are right.
+Rows come at a steady pace all the while. Every step is one that a user would take: start the query, kill the driver
+with SIGKILL, start the run again from its directory, read the results; then plain Spark SQL over all rows says whether
+they are right.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kedge.run.directory import RunDirectory
 
 HELP = "a pipeline dies half-way and goes on: about a minute"
 
@@ -26,7 +32,8 @@ FROM road
 WHERE lane < 3
 GROUP BY direction, position DIV 5280, window(ts, '10 seconds')"""
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
+_APPEND_SECONDS = 30  # that all rows take to come
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     console.print(f"[bold]kedge demo[/]: {args.rows:,} rows in the manner of Linear Road\n")
-    _append(console, out, args.rows)
-    killed_at = _run_and_kill(console, out, args)
-    recovered_s = _go_on(console, out, args, killed_at)
+    appender = _Appender(out, args.rows)
+    killed_at = _run_and_kill(console, out, args, appender)
+    recovered_s = _go_on(console, out, args, appender, killed_at)
     results, equal = _compare(console, out, args)
     picture = _draw(console, out, killed_at)
     outcome = Outcome(args.rows, results, killed_at, recovered_s, equal, str(picture))
@@ -68,28 +75,48 @@ def run(args: argparse.Namespace) -> int:
     return 0 if equal else 1
 
 
-def _append(console: Any, out: Path, rows: int) -> None:
-    """The input: into a kedge stream, and into Parquet for the check that knows nothing of Kedge."""
-    import pyarrow.parquet as pq
-    from rich.progress import Progress
+class _Appender:
+    """The input as it comes: a thread that appends at a steady pace, into a kedge stream, and into Parquet for the
+    check that knows nothing of Kedge."""
 
-    import kedge
-    from kedge.bench._road import ROAD, road
+    def __init__(self, out: Path, rows: int) -> None:
+        import kedge
+        from kedge.bench._road import ROAD
 
-    began = time.monotonic()
-    stream = kedge.stream(str(out / "road"), ROAD, event_time="ts")
-    with Progress(console=console) as progress, pq.ParquetWriter(out / "road.parquet", ROAD) as parquet:
-        bar = progress.add_task("append (durable)", total=rows)
-        tickets: list[Any] = []
-        for start in range(0, rows, _CHUNK):
-            batch = road(start, min(_CHUNK, rows - start))
-            tickets.append(stream.append(batch))
-            parquet.write_batch(batch)
-            progress.advance(bar, batch.num_rows)
-        for ticket in tickets:
-            ticket.wait()
-    stream.close()
-    console.print(f"appended in {time.monotonic() - began:.1f} s (and once more as Parquet, for the check)\n")
+        self.appended = 0
+        self.failure: BaseException | None = None
+        self._out, self._rows = out, rows
+        self._stream = kedge.stream(str(out / "road"), ROAD, event_time="ts")
+        self._stream.append(ROAD.empty_table()).wait()  # the stream is there before anybody reads it
+        self._thread = threading.Thread(target=self._go, name="demo-append", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def check(self) -> bool:
+        """Whether all rows are durable; raises what went wrong."""
+        if self.failure is not None:
+            raise self.failure
+        return not self._thread.is_alive()
+
+    def _go(self) -> None:
+        import pyarrow.parquet as pq
+
+        from kedge.bench._road import ROAD, road
+
+        began = time.monotonic()
+        try:
+            with self._stream, pq.ParquetWriter(self._out / "road.parquet", ROAD) as parquet:
+                for start in range(0, self._rows, _CHUNK):
+                    batch = road(start, min(_CHUNK, self._rows - start))
+                    self._stream.append(batch).wait()
+                    parquet.write_batch(batch)
+                    self.appended += batch.num_rows
+                    due = began + _APPEND_SECONDS * self.appended / self._rows
+                    time.sleep(max(0.0, due - time.monotonic()))
+        except BaseException as error:
+            self.failure = error
 
 
 def _define(out: Path) -> None:
@@ -101,21 +128,22 @@ def _define(out: Path) -> None:
     query.define(str(out / "run"), str(out / "segments"), Options())
 
 
-def _child(out: Path, args: argparse.Namespace, *more: str) -> subprocess.Popen[bytes]:
+def _child(out: Path, args: argparse.Namespace) -> subprocess.Popen[bytes]:
     """`kedge run start` in a process group of its own, as an operator would start it."""
-    rows_max = str(max(_CHUNK, args.rows // 32))
-    command = [sys.executable, "-m", "kedge.cli", "run", "start", "--spark", args.master, "--rows-max", rows_max]
+    command = [sys.executable, "-m", "kedge.cli", "run", "start", "--spark", args.master, str(out / "run")]
     log = open(out / "driver.log", "ab")  # noqa: SIM115  (the child owns it)
-    return subprocess.Popen(
-        [*command, *more, str(out / "run")], stdout=log, stderr=log, start_new_session=True
-    )  # fmt: skip
+    return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
-def _run_and_kill(console: Any, out: Path, args: argparse.Namespace) -> int:
+def _run_and_kill(console: Any, out: Path, args: argparse.Namespace, appender: _Appender) -> int:
     """Start the run on Spark, and kill the driver and all its processes once half of the rows are through."""
     _define(out)
     child = _child(out, args)
-    _watch(console, out, child, "run on Spark", args.rows, until=args.rows // 2)
+    appender.start()
+    half = args.rows // 2
+    ended = _watch(console, out, child, "run on Spark", args.rows, appender, until=lambda rows: rows >= half)
+    if ended:
+        raise SystemExit(f"The driver ended before it was killed: see {out / 'driver.log'}.")
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     version = _batches(out)[-1]["version"]
@@ -123,12 +151,15 @@ def _run_and_kill(console: Any, out: Path, args: argparse.Namespace) -> int:
     return version
 
 
-def _go_on(console: Any, out: Path, args: argparse.Namespace, killed_at: int) -> float:
+def _go_on(console: Any, out: Path, args: argparse.Namespace, appender: _Appender, killed_at: int) -> float:
     """Start the run again in a new process and let it finish; seconds until its first batch was committed."""
     began = time.time()  # noqa: TID251  (compared with times that the ledger recorded)
-    child = _child(out, args, "--finish")
-    _watch(console, out, child, "run again", args.rows, until=None)
-    if child.wait() != 0:
+    child = _child(out, args)
+    ended = _watch(console, out, child, "run again", args.rows, appender, until=lambda _: appender.check())
+    if not ended:
+        _directory(out).ask_finish()
+        _watch(console, out, child, "finish", args.rows, appender, until=lambda _: False)
+    if ended or child.wait() != 0:
         raise SystemExit(f"The second driver failed: see {out / 'driver.log'}.")
     first = next(batch for batch in _batches(out) if batch["version"] > killed_at)
     recovered_s = first["figures"]["committed_us"] / 1e6 - began
@@ -136,33 +167,45 @@ def _go_on(console: Any, out: Path, args: argparse.Namespace, killed_at: int) ->
     return recovered_s
 
 
-def _watch(console: Any, out: Path, child: Any, title: str, rows: int, *, until: int | None) -> None:
-    """A progress bar from the run's ledger, until `until` rows are committed or the process ends."""
-    from rich.progress import Progress
-
+def _directory(out: Path) -> RunDirectory:
     from kedge.host import local
     from kedge.run.directory import RunDirectory
+
+    return RunDirectory(local(), str(out / "run"))
+
+
+def _watch(
+    console: Any,
+    out: Path,
+    child: subprocess.Popen[bytes],
+    title: str,
+    rows: int,
+    appender: _Appender,
+    *,
+    until: Callable[[int], bool],
+) -> bool:
+    """Progress bars from the stream and the run's ledger, until `until(rows committed)`; whether the process ended."""
+    from rich.progress import Progress
+
     from kedge.run.status import status_of
 
-    directory = RunDirectory(local(), str(out / "run"))
+    directory = _directory(out)
     with Progress(console=console) as progress:
-        bar = progress.add_task(title, total=rows)
+        came = progress.add_task("append (durable)", total=rows)
+        done = progress.add_task(title, total=rows)
         while True:
             ended = child.poll() is not None
-            status = status_of(directory)
-            progress.update(bar, completed=status.rows)
-            if ended or (until is not None and status.rows >= until):
-                break
+            committed = status_of(directory).rows
+            progress.update(came, completed=appender.appended)
+            progress.update(done, completed=committed)
+            appender.check()
+            if ended or until(committed):
+                return ended
             time.sleep(0.1)
-    if ended and until is not None:
-        raise SystemExit(f"The driver ended before it was killed: see {out / 'driver.log'}.")
 
 
 def _batches(out: Path) -> list[dict[str, Any]]:
-    from kedge.host import local
-    from kedge.run.directory import RunDirectory
-
-    ledger = RunDirectory(local(), str(out / "run")).ledger()
+    ledger = _directory(out).ledger()
     ledger.refresh()
     return [record for record in ledger.records() if record["kind"] == "batch"]
 
