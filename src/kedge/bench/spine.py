@@ -64,7 +64,7 @@ def run(*, quick: bool, out: Path) -> list[Figure]:
     """All figures; `quick` scales rows, keys and bounds."""
     folder = Path(tempfile.mkdtemp(prefix="bench-spine-", dir=out))
     try:
-        figures = _throughput(folder, *((QUICK_SIZES, (5.0,)) if quick else (SIZES, (1.0, 5.0))))
+        figures = _throughput(folder, *((QUICK_SIZES, (5.0,)) if quick else (SIZES, (5.0, 1.0))))
         return figures + _recovery(folder, 100_000 if quick else 1_000_000, quick=quick)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
