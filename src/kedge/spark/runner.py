@@ -137,8 +137,9 @@ class SparkRun:
         return self._stopping or self._run.state.final or failed
 
     def _hand_over(self) -> None:
-        """Let the planner begin once it asks, and nothing of the driver's is under way."""
-        if self._handover.asked():
+        """Let the planner begin once it asks, workers are warm, and nothing of the driver's is under way."""
+        warm = self._warming is None or not self._warming.is_alive()
+        if warm and self._handover.asked():
             self._end_first()
             self._handover.grant()
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kedge.errors import UsageError
 from kedge.streams.layout import ROWS_MAX
 
-UNIT_BYTES_MAX = 256 << 20
+UNIT_BYTES_MAX = 64 << 20  # of raw rows: workers share what is larger
 
 
 def batches(data: Any, schema: pa.Schema, *, empty: bool, rows_max: int = ROWS_MAX) -> list[pa.RecordBatch]:

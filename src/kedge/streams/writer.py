@@ -30,7 +30,7 @@ from kedge.streams.recovery import create_segment, recover
 from kedge.streams.segment import PAGE, Mark, SegmentName
 
 _ALONE_BYTES = 256 << 10  # a smaller unit is not worth another thread's time
-_PART_BYTES = 1 << 20  # of a large unit: all of them still go around the page cache
+_PART_BYTES = 4 << 20  # of a large unit: more parts cost more than a longer queue gains
 _MEASURED_BYTES = 1 << 20  # a smaller group takes as long as a sync does, whatever its size
 _FADE = 0.97  # a bandwidth that is not reached again is forgotten: half of it after 23 groups
 
@@ -229,7 +229,7 @@ class PartitionWriter:
 
 
 def _parts(unit: NDArray[np.uint8]) -> list[slice]:
-    """A unit in parts of a mebibyte or a little more, each whole pages."""
+    """A unit in parts of four mebibytes or somewhat more, each whole pages."""
     count = max(1, unit.nbytes // _PART_BYTES)
     starts = [unit.nbytes * part // count // PAGE * PAGE for part in range(count)]
     return [slice(*ends) for ends in pairwise([*starts, unit.nbytes])]
