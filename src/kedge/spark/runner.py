@@ -63,9 +63,7 @@ class SparkRun:
     """A coordinator in the driver; planner, fragments and assemblies in Spark's Python processes."""
 
     def __init__(self, directory: RunDirectory, options: Options, spark: SparkSession) -> None:
-        self._slots = (
-            spark.sparkContext.defaultParallelism
-        )  # before the claim: without a driver's side there is none
+        self._slots = spark.sparkContext.defaultParallelism  # fails before the claim where no driver's side is
         self._run = Coordinator(RunDirectory(directory.host, _absolute(directory.path)))
         self._options = options
         self._turn = self._run.turn
@@ -73,12 +71,10 @@ class SparkRun:
         self._failure: BaseException | None = None
         self._anchor: Anchor | None = None
         self._warming: threading.Thread | None = None
+        self._first = first_batches(self._run, options, spark)
         self._folder = tempfile.mkdtemp(prefix="kedge-spark-", dir=_memory())
         self._handover = Handover(f"{self._folder}/handover")
         self._handover.open()
-        self._first = first_batches(self._run, options, spark)
-        if self._first is not None:
-            self._first.begin()
         name = f"kedge-run {directory.path}"
         self._thread = InheritableThread(self._go_on, args=(spark,), name=name, daemon=True)
         self._thread.start()
@@ -87,16 +83,23 @@ class SparkRun:
         """Starts the query, hands over to it, ends it when the run is over, and clears up."""
         query: StreamingQuery | None = None
         try:
+            if self._first is not None:
+                self._first.begin()
             query = self._start(_session(spark))
             while query is not None and query.isActive and not self._over():
                 self._hand_over()
                 with self._turn:
                     self._turn.wait(_WATCH_SECONDS if self._first is None else _HANDOVER_SECONDS)
-            self._end_first()
         except BaseException as error:  # the JVM may be gone
             self._failure = self._failure or error
-        finally:
-            self._clear_up(query)
+        for step in (self._handover.refuse, self._end_first, lambda: self._end_query(query), self._clear_up):
+            try:
+                step()
+            except BaseException as error:
+                self._failure = self._failure or error
+        with self._turn:
+            self._ended = True
+            self._turn.notify_all()
 
     def _start(self, spark: SparkSession) -> StreamingQuery | None:
         """The query, unless the run is over before Spark is ready for it."""
@@ -164,33 +167,23 @@ class SparkRun:
                 self._failure = error
                 raise
 
-    def _clear_up(self, query: StreamingQuery | None) -> None:
-        try:
-            self._handover.refuse()
-            if query is not None:
-                query.stop()
-                failed = query.exception()
-                over = self._stopping or self._run.state.final
-                if failed is not None and self._failure is None and not over:
-                    failure = translated(str(failed))
-                    self._failure = self._run.taken_over() or failure
-            self._end_first()
-        except BaseException as error:  # the JVM may be gone
-            self._failure = self._failure or error
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            if self._warming is not None:
-                self._warming.join()  # who stops now may stop Spark next: no job may be left behind
-            self._release_anchor()
-            with self._turn:
-                self._ended = True
-                self._turn.notify_all()
+    def _end_query(self, query: StreamingQuery | None) -> None:
+        """End Spark's part; raises what made it fail before the run was over."""
+        if query is None:
+            return
+        query.stop()
+        failed = query.exception()
+        if failed is not None and self._failure is None and not (self._stopping or self._run.state.final):
+            failure = translated(str(failed))
+            raise self._run.taken_over() or failure
 
-    def _release_anchor(self) -> None:
-        anchor, self._anchor = self._anchor, None
-        if anchor is not None:
+    def _clear_up(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._warming is not None:
+            self._warming.join()  # who stops now may stop Spark next: no job may be left behind
+        if self._anchor is not None:
             with suppress(Exception):  # the JVM may be gone, and the cache with it
-                anchor.release()
+                self._anchor.release()
 
     def drain(self) -> None:
         """Wait until the input that is durable now is committed."""
