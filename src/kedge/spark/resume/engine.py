@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from kedge.spark.resume import layout as layouts
 from kedge.spark.resume.job import Cut, Job, Part, missing
 from kedge.spark.resume.model import Stage
-from kedge.spark.resume.parts import SAVED, SAVING, restorer, saver
+from kedge.spark.resume.parts import SAVED, SAVING, restorer, saver, tasks_of
 from kedge.spark.resume.plan import Planned, settings
 
 _UNSAVEABLE = ("interval", "variant", "void", "geography", "geometry", "calendar", "udt")
@@ -119,7 +119,7 @@ class Engine:
         return [part for part in found if part is not None]
 
     def _scan(self, schema: StructType, parts: Sequence[Part]) -> Any:
-        indexes = self.session.range(0, len(parts), 1, len(parts))
+        indexes = self.session.range(0, len(parts), 1, tasks_of(parts))
         rows = indexes.mapInArrow(restorer(self.job.at, parts, arrow(schema)), schema)
         return jvm_of(rows).queryExecution().toRdd()  # pyright: ignore
 

@@ -1,7 +1,7 @@
 """The two functions that run in Spark's Python workers: save a partition, give it back.
 
 `saver` writes the rows of a task into one Parquet file and puts it whole, durable, under a name with its checksum;
-`restorer` gives the rows of saved partition i in task i, in their order. Whatever fails while saving says so with
+`restorer` gives the rows of saved partitions back, in their order. Whatever fails while saving says so with
 `SAVING`, so that the driver can tell a full disk from an error of the query.
 """
 
@@ -19,6 +19,7 @@ from kedge.host import Store
 from kedge.spark.resume.job import Part, open_store, part_name
 
 SAVING = "kedge-can't-save"
+BYTES_OF_A_TASK = 16_000_000
 SAVED = "partition int, rows long, bytes long, file string"
 
 Batches = Iterator[pa.RecordBatch]
@@ -55,7 +56,7 @@ def saver(at: str, folder: str, partitions: Sequence[int], schema: pa.Schema) ->
 
 
 def restorer(at: str, parts: Sequence[Part], schema: pa.Schema) -> Callable[[Batches], Batches]:
-    """For mapInArrow over one row a task: task i gives the rows of `parts[i]`."""
+    """For mapInArrow over indexes of `parts` in order: the rows of those parts."""
 
     def restore(batches: Batches) -> Batches:
         for batch in batches:
@@ -72,9 +73,14 @@ def restorer(at: str, parts: Sequence[Part], schema: pa.Schema) -> Callable[[Bat
     return restore
 
 
+def tasks_of(parts: Sequence[Part]) -> int:
+    """How many tasks read these parts: each in order, and not one for every small file."""
+    return max(1, min(len(parts), 2 + sum(part.bytes for part in parts) // BYTES_OF_A_TASK))
+
+
 def damaged(session: SparkSession, at: str, parts: Sequence[Part]) -> list[Part]:
     """The parts whose files are gone or do not match their names, looked at by tasks."""
-    indexes = session.range(0, len(parts), 1, min(len(parts), 64))
+    indexes = session.range(0, len(parts), 1, tasks_of(parts))
     found = indexes.mapInArrow(_checker(at, parts), "part long").collect()
     return [parts[row["part"]] for row in found]
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from kedge.errors import UnavailableError, UsageError
 from kedge.spark.resume import clock, identity
 from kedge.spark.resume.job import Job, Part
-from kedge.spark.resume.parts import SAVED, SAVING, damaged, restorer, saver
+from kedge.spark.resume.parts import SAVED, SAVING, damaged, restorer, saver, tasks_of
 from kedge.spark.resume.plan import Planned
 
 _IDS = re.compile(r"(plan_id=|id=#|subquery#|#)(\d+)")
@@ -65,7 +65,7 @@ def saved_step(df: DataFrame, name: str, job: Job) -> DataFrame:
     arrow = to_arrow_schema(schema, timezone="UTC")
     parts = _save(df, name, job, ident, known, schema, arrow) if found is None else found
     session: Any = df.sparkSession
-    indexes = session.range(0, max(1, len(parts)), 1, max(1, len(parts)))
+    indexes = session.range(0, len(parts), 1, tasks_of(parts))
     rows: DataFrame = indexes.mapInArrow(restorer(job.at, parts, arrow), schema)
     return rows.toDF(*df.columns) if df.columns else rows
 
