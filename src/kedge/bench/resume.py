@@ -95,7 +95,7 @@ def _on_spark(quick: bool, out: Path) -> list[Figure]:
         ]
     spark = session("kedge-bench-resume")
     folder = Path(tempfile.mkdtemp(prefix="kedge-resume-"))
-    rows = 3_600_000 if quick else 20_000_000
+    rows = 2_400_000 if quick else 20_000_000
     try:
         on_spark.tables(spark, folder / "tables", rows, 16)
         names = ("scan",) if quick else tuple(on_spark.QUERIES)
