@@ -13,8 +13,7 @@ import contextlib
 import io
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -32,18 +31,6 @@ _IDS = re.compile(r"(plan_id=|id=#|subquery#|#)(\d+)")
 _UNSTABLE = re.compile(r"\b(rand|randn|uuid|shuffle|current_timestamp|current_date|now|localtimestamp)\(")
 _NO_IDENTITY = re.compile(r"\b(LogicalRDD|ExistingRDD|RelationV2|JDBCRelation)\b")
 _SEED = re.compile(r"-?\d{10,}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What a step is recognised by."""
-
-    id: str
-    plan: str
-    inputs: Mapping[str, list[int]]
-    options: Mapping[str, str]
-    unknown: str
-    unstable: str
 
 
 def saved_step(df: DataFrame, name: str, job: Job) -> DataFrame:
@@ -70,7 +57,7 @@ def saved_step(df: DataFrame, name: str, job: Job) -> DataFrame:
     return rows.toDF(*df.columns) if df.columns else rows
 
 
-def _found(df: DataFrame, name: str, job: Job, ident: str, known: _Known) -> list[Part] | None:
+def _found(df: DataFrame, name: str, job: Job, ident: str, known: identity.Identity) -> list[Part] | None:
     """The parts of an earlier process, whole and undamaged; what is not is withdrawn."""
     for cut in job.cuts().values():
         if cut.label != f"step {name}":
@@ -91,7 +78,7 @@ def _found(df: DataFrame, name: str, job: Job, ident: str, known: _Known) -> lis
 
 
 def _save(
-    df: DataFrame, name: str, job: Job, ident: str, known: _Known, schema: StructType, arrow: Any
+    df: DataFrame, name: str, job: Job, ident: str, known: identity.Identity, schema: StructType, arrow: Any
 ) -> list[Part]:
     record = {
         "partitions": 1 << 30,
@@ -121,15 +108,14 @@ def _save(
     return parts
 
 
-def _classic(df: DataFrame) -> _Known:
+def _classic(df: DataFrame) -> identity.Identity:
     reads_clock = clock.read_by(df)
     root = Planned(clock.stopped(df, 0) if reads_clock else df).root
     found = identity.of(root, identity.Files(df.sparkSession), pinned=True)
-    unstable = found.unstable or reads_clock
-    return _Known(found.id, found.plan, found.inputs, found.options, found.unknown, unstable)
+    return replace(found, unstable=found.unstable or reads_clock)
 
 
-def _connect(df: DataFrame) -> _Known:
+def _connect(df: DataFrame) -> identity.Identity:
     text = _text(df)
     unstable = _UNSTABLE.search(text)
     if unstable:
@@ -140,7 +126,9 @@ def _connect(df: DataFrame) -> _Known:
     inputs = _files(df)
     without = _NO_IDENTITY.search(text)
     whole = identity.digest(f"{plan}\n{sorted(inputs.items())}")
-    return _Known(whole, plan, inputs, {}, without[0] if without else "", unstable[0] if unstable else "")
+    return identity.Identity(
+        whole, plan, inputs, {}, without[0] if without else "", unstable[0] if unstable else ""
+    )
 
 
 def _text(df: DataFrame) -> str:
