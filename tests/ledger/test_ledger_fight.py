@@ -49,7 +49,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize("coordinators", [2, 3])
 def test_acknowledged_commits_are_in_every_view_for_ever(coordinators: int, lane: Any) -> None:
-    for seed in lane.seeds(60, 600, 30_000):
+    for seed in lane.seeds(60, 600, 10_000):
         Fight(seed, coordinators).run()
 
 

@@ -70,7 +70,7 @@ def files_of(path: pathlib.Path) -> list[pathlib.Path]:
 
 def test_spoiled_bytes_anywhere(whole: pathlib.Path, tmp_path: pathlib.Path, lane: Any) -> None:
     want = rows_of(whole)
-    for seed in lane.seeds(4, 200, 20_000):
+    for seed in lane.seeds(4, 200, 5_000):
         rng = random.Random(seed)
         path = tmp_path / "s"
         shutil.rmtree(path, ignore_errors=True)

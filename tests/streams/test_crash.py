@@ -69,7 +69,7 @@ def points(seed: int, fault: Fault, steps: int) -> list[int]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_crash_at_any_call_loses_nothing(fault: Fault, lane: Any) -> None:
-    for seed in lane.seeds(2, 8, 400):
+    for seed in lane.seeds(2, 8, 40):
         stride = {"fast": 17, "test": 4}.get(lane.name, 1)
         for crash_at in points(seed, fault, 14)[seed % stride :: stride]:
             log, host = crash(seed, fault, crash_at, 14)

@@ -125,6 +125,10 @@ def test_trim_keeps_what_a_subscription_has_not_passed(path: str) -> None:
         assert held[0] > 0
         assert held[-10:] == list(range(50, 60))
         assert stream(path).subscribe("slow").positions == [50, 0]
+        with pytest.raises(UsageError, match=r"its end \[60, 0\]"):
+            slow.commit([61, 0])
+        with pytest.raises(UsageError, match="position for each partition"):
+            some.subscribe("far", [61, 0])
         late = some.subscribe("late", [0, 0])
         assert late.positions == [60, 0]
         slow.end()

@@ -104,6 +104,7 @@ def test_units_without_a_match_are_not_read(three: Stream, where: Any, monkeypat
 @pytest.mark.parametrize(
     ("where", "message"),
     [
+        ("n > 5", "where={"),
         ({"nothing": (1, 2)}, "no column 'nothing'"),
         ({"n": 5}, "written"),
         ({"n": ("five", None)}, "can't be compared"),

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.state import Store, open_store
-from kedge.state.redis_link import Link, pack_ints
+from kedge.state.redis_link import TIMEOUT_S, Link, pack_ints
 
 SCHEMES = ("full", "command", "undo", "redo")
 PREPACKED = "plain commands, packed like ours"
@@ -283,7 +283,7 @@ def persistence(path: str, base: int, size: int, calls: int) -> dict[str, float]
     """Milliseconds per call of plain commands and of log mode on a server with this setting."""
     import redis
 
-    client: Any = redis.Redis(unix_socket_path=path)
+    client: Any = redis.Redis(unix_socket_path=path, socket_timeout=TIMEOUT_S)
     plain = rivals(client, base)[0]
     store, log = ours(path, "redo", base, "durable")
     race([plain, log], batches(base, calls, size, 9), calls)

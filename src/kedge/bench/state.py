@@ -18,6 +18,7 @@ from kedge.bench import _state_embedded as embedded
 from kedge.bench import _state_redis as on_redis
 from kedge.bench._state_plots import bars
 from kedge.bench._state_server import server
+from kedge.state.redis_link import TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _measure(sizes: Sizes) -> Measured:
     import redis
 
     with server("no persistence") as path:
-        client: Any = redis.Redis(unix_socket_path=path)
+        client: Any = redis.Redis(unix_socket_path=path, socket_timeout=TIMEOUT_S)
         on_redis.warm(path, client)
         note("adding: N calls between checkpoints, M members, base sizes")
         adding = cache(partial(_adding, path, client, sizes))

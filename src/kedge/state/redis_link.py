@@ -21,6 +21,7 @@ from kedge.state.delta import Flags, Ints
 from kedge.state.table_text import bulk_strings
 
 ARGUMENTS_MAX = 250_000  # Redis refuses commands of more than 1,048,576 arguments
+TIMEOUT_S = 120  # redis-py's own 5 s are less than the server takes to copy a set of ten million members
 
 
 def pack(*parts: bytes) -> bytes:
@@ -62,7 +63,9 @@ class Link:
         except ImportError:
             raise UsageError("A store on Redis needs redis-py: pip install 'kedge[redis]'.") from None
         try:
-            self._pool = redis.ConnectionPool.from_url(url, decode_responses=False, protocol=2)
+            self._pool = redis.ConnectionPool.from_url(
+                url, decode_responses=False, protocol=2, socket_timeout=TIMEOUT_S
+            )  # the URL's own `socket_timeout` comes first
         except (ValueError, TypeError) as error:
             raise UsageError(f"{self.where} has a URL that can't be read: {error}.") from None
         try:

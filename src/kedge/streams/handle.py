@@ -323,7 +323,7 @@ class Stream:
     def subscribe(self, name: str, start: Sequence[int] | None = None) -> Subscription:
         """A saved position under `name`, new ones at `start` (default: the begin). What it has not passed stays."""
         self._check_own()
-        return Subscription(name, self._positions, self.begins() if start is None else start)
+        return Subscription(name, self._positions, self.begins() if start is None else start, self.ends)
 
     def subscriptions(self) -> dict[str, list[int]]:
         """The positions of all subscriptions."""

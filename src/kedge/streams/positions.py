@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from kedge.errors import UnavailableError, UsageError
@@ -75,12 +75,7 @@ class Positions:
 
     def write(self, name: str, positions: Sequence[int]) -> None:
         """Save a subscription's positions, durably."""
-        self._check(positions)
         self._store.put(subscription_file(name), document.pack({"positions": list(positions)}))
-
-    def _check(self, positions: Sequence[int]) -> None:
-        if len(positions) != self._partitions or min(positions) < 0:
-            raise UsageError(f"A subscription needs {self._partitions} positions from 0 up, not {list(positions)}.")
 
     def remove(self, name: str) -> None:
         """End a subscription."""
@@ -110,12 +105,15 @@ class Subscription:
     >>> todo.commit([rides.ends()[0]])          # doctest: +SKIP
     """
 
-    def __init__(self, name: str, positions: Positions, start: Sequence[int]) -> None:
-        self.name, self._saved = name, positions
+    def __init__(
+        self, name: str, positions: Positions, start: Sequence[int], ends: Callable[[], Sequence[int]]
+    ) -> None:
+        self.name, self._saved, self._ends = name, positions, ends
         held = positions.read(name)
         self.positions = held or list(start)
         if held:
             return  # every trim since it was written has seen it
+        self._check(self.positions)
         positions.write(name, self.positions)
         floors = positions.floors()
         if any(floor > position for floor, position in zip(floors, self.positions, strict=True)):
@@ -125,14 +123,20 @@ class Subscription:
 
     def commit(self, positions: Sequence[int]) -> None:
         """Save how far the reader is in each partition; it never goes back."""
-        if len(positions) != len(self.positions):
-            raise UsageError(
-                f"Give {len(self.positions)} positions, one for each partition, not {list(positions)}."
-            )
+        self._check(positions)
         ahead = [max(pair) for pair in zip(self.positions, positions, strict=True)]
         if ahead != self.positions:
             self._saved.write(self.name, ahead)
             self.positions = ahead
+
+    def _check(self, positions: Sequence[int]) -> None:
+        """A position beyond the end would pass rows that are still to come."""
+        ends = self._ends()
+        if len(positions) != len(ends) or any(not 0 <= at <= end for at, end in zip(positions, ends, strict=False)):
+            raise UsageError(
+                f"Subscription {self.name!r} needs a position for each partition, from 0 to its end {list(ends)}, "
+                f"not {list(positions)}."
+            )
 
     def end(self) -> None:
         """Give the subscription up: it holds nothing any more."""

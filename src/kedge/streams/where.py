@@ -44,6 +44,8 @@ class Where:
     """Bounds that were checked against a stream's columns."""
 
     def __init__(self, schema: pa.Schema, given: Given) -> None:
+        if not hasattr(given, "items"):
+            raise UsageError(f"Rows are picked by where={{'column': (low, high)}}, not by {given!r}.")
         self._schema, self._leaves = schema, nested.leaves(schema)
         self._bounds = [self._bound(name, pair) for name, pair in given.items()]
 
