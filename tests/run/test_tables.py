@@ -196,7 +196,7 @@ for at in sorted(ready):
 def test_sigkill_leaves_the_parent_the_new_version_or_a_miss(tmp_path: Path, lane: Any) -> None:
     """A process applies batch after batch and is killed; then every table is at one of two versions, whole."""
     found = {"parent": 0, "new": 0, "miss": 0}
-    for seed in lane.seeds(3, 12, 300):
+    for seed in lane.seeds(3, 12, 100):
         folder = tmp_path / str(seed)
         started(folder).close()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}

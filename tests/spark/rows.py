@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from kedge.run.query import Query, sql
 from kedge.streams import Stream, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kedge.run.run import Run
 
 SCHEMA = pa.schema(
     [("ts", pa.timestamp("us", "UTC")), ("key", pa.int64()), ("name", pa.string()), ("v", pa.int64())]
@@ -70,3 +74,16 @@ def oracle(spark: SparkSession, batches: int) -> list[tuple[Any, ...]]:
     rows = spark.sql(QUERY).collect()
     utc = [{**row.asDict(), "w": {"start": row.w.start.astimezone()}} for row in rows]
     return sorted(plain(row) for row in utc)
+
+
+class Place:
+    """A run's input, directory and result in a temporary folder, and the options that it is started with."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.into, self.path = str(folder / "out"), str(folder / "run")
+        self.source = make(str(folder / "in"))
+        self.query: Query = sql(QUERY, watermark=WATERMARK, rides=self.source)
+        self.options = {"tasks": 16, **options}
+
+    def start(self, spark: SparkSession | None, **options: Any) -> Run:
+        return self.query.start(self.path, into=self.into, spark=spark, **{**self.options, **options})

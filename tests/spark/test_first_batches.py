@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rows import QUERY, WATERMARK, feed, make, oracle, results
+from rows import Place, feed, oracle, results
 
 from kedge.errors import ClosedError, ConflictError, UnavailableError
 from kedge.host import local
 from kedge.run.directory import RunDirectory
-from kedge.run.query import Query, sql
 from kedge.spark.handover import Handover
 
 pytest.importorskip("pyspark")
@@ -29,18 +28,8 @@ if TYPE_CHECKING:
 Until = Callable[[Callable[[], bool]], None]
 
 
-class Place:
-    """A run's input, directory and result in a temporary folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.into, self.path = str(folder / "out"), str(folder / "run")
-        self.source = make(str(folder / "in"))
-        self.query: Query = sql(QUERY, watermark=WATERMARK, rides=self.source)
-
-    def start(self, spark: SparkSession | None, **options: Any) -> Run:
-        return self.query.start(
-            self.path, into=self.into, spark=spark, **{"tasks": 16, "rows_max": 4000, "nodes": 2, **options}
-        )
+class Committed(Place):
+    """A place whose committed batches are looked at."""
 
     def by_spark(self) -> list[bool]:
         """For every batch, whether it was done on Spark: only there a node counts the tables that it missed."""
@@ -53,11 +42,11 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> Committed:
+    return Committed(tmp_path, rows_max=4000, nodes=2)
 
 
-def handed_over(place: Place, until: Until, run: Run, fed: int) -> int:
+def handed_over(place: Committed, until: Until, run: Run, fed: int) -> int:
     """Feed until Spark commits; how much was fed."""
     before = len(place.by_spark())
     while not any(place.by_spark()[before:]):
@@ -70,7 +59,7 @@ def handed_over(place: Place, until: Until, run: Run, fed: int) -> int:
 
 
 @pytest.mark.slow
-def test_driver_and_spark_alternate_over_restarts(spark: SparkSession, place: Place, until: Until) -> None:
+def test_driver_and_spark_alternate_over_restarts(spark: SparkSession, place: Committed, until: Until) -> None:
     fed, made = 0, []
     for _ in range(2):
         feed(place.source, fed, fed + 3)
@@ -91,7 +80,7 @@ def test_driver_and_spark_alternate_over_restarts(spark: SparkSession, place: Pl
 
 
 @pytest.mark.slow
-def test_spark_finds_the_tables_that_the_driver_leaves(spark: SparkSession, place: Place, until: Until) -> None:
+def test_spark_finds_the_tables_that_the_driver_leaves(spark: SparkSession, place: Committed, until: Until) -> None:
     feed(place.source, 0, 3)
     with place.start(spark) as run:
         handed_over(place, until, run, 3)
@@ -101,7 +90,7 @@ def test_spark_finds_the_tables_that_the_driver_leaves(spark: SparkSession, plac
     assert first["figures"]["tables_missed"] == 0
 
 
-def open_tables(place: Place) -> list[str]:
+def open_tables(place: Committed) -> list[str]:
     """Files of this run's tables that this process has open or mapped."""
     definition = RunDirectory(local(), place.path).definition()
     assert definition is not None
@@ -116,7 +105,7 @@ def open_tables(place: Place) -> list[str]:
 
 
 @pytest.mark.slow
-def test_finish_may_be_the_drivers_alone(spark: SparkSession, place: Place) -> None:
+def test_finish_may_be_the_drivers_alone(spark: SparkSession, place: Committed) -> None:
     feed(place.source, 0, 4)
     run = place.start(spark)
     run.finish()
@@ -129,7 +118,7 @@ def test_finish_may_be_the_drivers_alone(spark: SparkSession, place: Place) -> N
 
 
 @pytest.mark.slow
-def test_stopped_at_once_and_started_again(spark: SparkSession, place: Place) -> None:
+def test_stopped_at_once_and_started_again(spark: SparkSession, place: Committed) -> None:
     feed(place.source, 0, 4)
     run = place.start(spark)
     run.stop()
@@ -144,7 +133,7 @@ def test_stopped_at_once_and_started_again(spark: SparkSession, place: Place) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("driver_rows", [0, 4000])
 def test_a_query_that_begins_with_nothing_to_do(
-    spark: SparkSession, place: Place, until: Until, driver_rows: int, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: Committed, until: Until, driver_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
     true_commit = SparkRun._commit
@@ -165,7 +154,9 @@ def test_a_query_that_begins_with_nothing_to_do(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 4], ids=["idle", "at work"])
-def test_who_is_taken_over_at_the_start_stops_with_a_conflict(spark: SparkSession, place: Place, rows: int) -> None:
+def test_who_is_taken_over_at_the_start_stops_with_a_conflict(
+    spark: SparkSession, place: Committed, rows: int
+) -> None:
     feed(place.source, 0, rows)
     first = place.start(spark)
     with place.start(None) as second:
@@ -180,7 +171,7 @@ def test_who_is_taken_over_at_the_start_stops_with_a_conflict(spark: SparkSessio
 
 @pytest.mark.slow
 def test_a_failure_of_the_drivers_batches_is_the_runs(
-    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: Committed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(28, "No space left on device")
@@ -199,7 +190,9 @@ def test_a_failure_of_the_drivers_batches_is_the_runs(
 
 
 @pytest.mark.slow
-def test_much_state_is_left_to_spark(spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_state_is_left_to_spark(
+    spark: SparkSession, place: Committed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     feed(place.source, 0, 2)
     with place.start(None) as run:
         run.drain()

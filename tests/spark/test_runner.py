@@ -9,38 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from rows import QUERY, WATERMARK, feed, make, oracle, results
+from rows import Place, feed, oracle, results
 
 from kedge.errors import ClosedError, ConflictError, KedgeError
-from kedge.run.query import Query, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kedge.run.run import Run
 
 pytestmark = pytest.mark.slow
 
 Until = Callable[[Callable[[], bool]], None]
 
 
-class Place:
-    """A run's input, directory and result in a temporary folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.into, self.path = str(folder / "out"), str(folder / "run")
-        self.source = make(str(folder / "in"))
-        self.query: Query = sql(QUERY, watermark=WATERMARK, rides=self.source)
-
-    def start(self, spark: SparkSession | None, **options: Any) -> Run:
-        return self.query.start(
-            self.path, into=self.into, spark=spark, **{"tasks": 16, "rows_max": 12_000, "driver_rows": 0, **options}
-        )
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+    return Place(tmp_path, rows_max=12_000, driver_rows=0)
 
 
 def test_the_same_rows_as_plain_spark_while_rows_arrive(spark: SparkSession, place: Place) -> None:

@@ -17,7 +17,7 @@ from kedge.state import directory, open_store
 
 @pytest.mark.parametrize("scheme", [*histories.SCHEMES, None])
 def test_every_version_equals_its_copy(scheme, lane):
-    for seed in lane.seeds(1, 10, 800):
+    for seed in lane.seeds(1, 10, 400):
         host = sim.machine(seed)
 
         def reopen(store, host=host):

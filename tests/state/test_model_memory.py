@@ -10,5 +10,5 @@ from kedge.state import open_store
 
 @pytest.mark.parametrize("scheme", [*histories.SCHEMES, None])
 def test_every_version_equals_its_copy(scheme, lane):
-    for seed in lane.seeds(6, 30, 3000):
+    for seed in lane.seeds(6, 30, 2000):
         histories.run(seed, open_store("memory:"), scheme, 60)

@@ -13,9 +13,9 @@ from object_workload import (
     trace,
     trial,
 )
-from workload import Log, Sent, check, first_offsets, held, opened, rows
+from workload import Log, check, first_offsets, held, opened, writer
 
-from kedge.errors import ClosedError, ConflictError, UnavailableError
+from kedge.errors import ConflictError, UnavailableError
 from kedge.host.sim import Crashed, SimHost, Turns, machine
 from kedge.streams import stream
 
@@ -33,28 +33,6 @@ def test_a_crash_at_any_call_loses_nothing(faults: float, lane: Any) -> None:
 def test_the_same_seed_is_the_same_trace() -> None:
     assert trace(3, 0.03) == trace(3, 0.03)
     assert trace(3, 0.03) != trace(4, 0.03)
-
-
-def writer(host: SimHost, log: Log, base: int) -> Callable[[], int]:
-    """Appends under a takeover, and takes over again when it is pushed out."""
-
-    def work() -> int:
-        acked, value = 0, base
-        for _ in range(4):
-            try:
-                mine = opened(host, takeover=True)
-                for count in (1, 4, 2):
-                    sent = Sent(0, list(range(value, value + count)))
-                    log.sent.append(sent)
-                    value += count
-                    where = mine.append(rows(sent.values[0], count), 0).wait()
-                    log.acked.append((0, where.first_offset, sent.values))
-                    acked += 1
-            except (ConflictError, ClosedError, UnavailableError):
-                continue
-        return acked
-
-    return work
 
 
 def reader(host: SimHost, seen: list[list[int]]) -> Callable[[], None]:
@@ -77,8 +55,9 @@ def test_writers_push_each_other_out(kills: float, lane: Any) -> None:
         host.machine.objects.faults = 0.02
         log, seen = Log(), list[list[int]]()
         host.machine.turns = Turns(seed, kills=kills)
+        refused = (ConflictError, UnavailableError)
         outcomes = host.machine.turns.run(
-            writer(host.process(), log, 1_000), writer(host.process(), log, 2_000), reader(host.process(), seen)
+            *(writer(host.process(), log, base, refused) for base in (1_000, 2_000)), reader(host.process(), seen)
         )
         host.machine.turns = None
         host.machine.objects.faults = 0.0

@@ -6,33 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from workload import PATH, Log, Sent, check, first_offsets, held, opened, rows
+from workload import PATH, Log, check, first_offsets, held, opened, writer
 
-from kedge.errors import ClosedError, ConflictError, CorruptError, UnavailableError
+from kedge.errors import ConflictError, CorruptError, UnavailableError
 from kedge.host.sim import Crashed, SimHost, Turns, machine
 from kedge.streams import stream
-
-
-def writer(host: SimHost, log: Log, base: int) -> Callable[[], int]:
-    """Appends under a take-over, and takes over again when it is pushed out."""
-
-    def work() -> int:
-        acked, value = 0, base
-        for _ in range(4):
-            mine = opened(host, takeover=True)
-            try:
-                for count in (1, 4, 2):
-                    sent = Sent(0, list(range(value, value + count)))
-                    log.sent.append(sent)
-                    value += count
-                    where = mine.append(rows(sent.values[0], count), 0).wait()
-                    log.acked.append((0, where.first_offset, sent.values))
-                    acked += 1
-            except (ConflictError, ClosedError, UnavailableError):
-                continue
-        return acked
-
-    return work
 
 
 def reader(host: SimHost, seen: list[list[int]]) -> Callable[[], None]:

@@ -7,13 +7,14 @@ are there, whole or in part.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from kedge.errors import ClosedError, ConflictError
+from kedge.errors import ClosedError, ConflictError, UnavailableError
 from kedge.host.sim import SimHost
 from kedge.streams import Stream, Ticket, stream
 
@@ -55,6 +56,31 @@ class Log:
     floors: dict[int, int] = field(default_factory=dict)  # partition -> the highest floor that was asked for
     promised: list[int] | None = None  # the subscription's positions: from there on nothing is trimmed
     next_value: int = 0
+
+
+def writer(host: SimHost, log: Log, base: int, refused: tuple[type[Exception], ...] = ()) -> Callable[[], int]:
+    """Appends under a takeover, and takes over again when it is pushed out; `refused` are errors of the takeover."""
+
+    def work() -> int:
+        acked, value = 0, base
+        for _ in range(4):
+            try:
+                mine = opened(host, takeover=True)
+            except refused:
+                continue
+            try:
+                for count in (1, 4, 2):
+                    sent = Sent(0, list(range(value, value + count)))
+                    log.sent.append(sent)
+                    value += count
+                    where = mine.append(rows(sent.values[0], count), 0).wait()
+                    log.acked.append((0, where.first_offset, sent.values))
+                    acked += 1
+            except (ConflictError, ClosedError, UnavailableError):
+                continue
+        return acked
+
+    return work
 
 
 class Workload:
