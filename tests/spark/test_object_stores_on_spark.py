@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.slow
 CHILD = f"""
 import json, sys
 import pyarrow as pa, kedge
+from kedge.bench._resume_kills import saving_everything
+from kedge.spark.resume.job import Job
 from kedge.spark.session import session
 
 base = "s3://{BUCKET}"
@@ -48,10 +51,12 @@ run.finish()
 found["run"] = sorted(kedge.stream(base + "/out").to_table()["n"].to_pylist()) == [100] * 40
 
 jobs = spark.sql("SELECT id % 10 AS k, count(*) AS n FROM range(0, 1000, 1, 4) GROUP BY id % 10")
-report = kedge.resume(jobs, at=base + "/job", budget="1 GB")
-found["resumed"] = sorted(row.n for row in report.collect()) == [100] * 10
-again = kedge.resume(jobs, at=base + "/job", budget="1 GB")
-found["again"] = sorted(row.n for row in again.collect()) == [100] * 10
+with saving_everything():
+    for name in ("resumed", "again"):
+        report = kedge.resume(jobs, at=base + "/job", budget="1 GB", keep=True)
+        found[name] = sorted(row.n for row in report.collect()) == [100] * 10
+run = [record for record in Job(base + "/job").records() if record["kind"] == "run"][-1]
+found["reused"] = sum(stage["reused"] for stage in run["stages"])
 print(json.dumps(found))
 spark.stop()
 """
@@ -59,19 +64,21 @@ spark.stop()
 
 def test_spark_reads_writes_runs_and_resumes_there(tmp_path: Path) -> None:
     server = Server(tmp_path)
+    job = f"s3://{BUCKET}/job"
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(tmp_path)],
-            env={**os.environ, **server.environment()},
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
+        found = said(server, "-c", CHILD, str(tmp_path))
+        cuts = said(server, "-m", "kedge.cli", "resume", "ls", job, "--json")
+        shown = said(server, "-m", "kedge.cli", "resume", "show", job, "--json")
+        freed = said(server, "-m", "kedge.cli", "resume", "clean", job, "--json")
+        left = said(server, "-m", "kedge.cli", "resume", "ls", job, "--json")
     finally:
         server.kill()
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    assert all(cut["saved"] == cut["partitions"] and cut["complete"] for cut in cuts)
+    assert shown["kind"] == "run"
+    assert freed["freed_bytes"] >= sum(cut["bytes"] for cut in cuts) > 0
+    assert left == []
+    assert found.pop("reused") >= 1
+    assert found == {
         "written": 4000,
         "read": sum(range(4000)),
         "copied": True,
@@ -79,3 +86,20 @@ def test_spark_reads_writes_runs_and_resumes_there(tmp_path: Path) -> None:
         "resumed": True,
         "again": True,
     }
+
+
+def said(server: Server, *command: str) -> Any:
+    """What a process of its own prints at the end, as JSON."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, **server.environment()},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        return json.loads(done.stdout.splitlines()[-1])
