@@ -194,10 +194,33 @@ def test_wrong_rows_are_refused(path: str) -> None:
                 some.append(wrong)
         with pytest.raises(UsageError, match="partitions 0 to 1"):
             some.append(rows(0, 1), 2)
+        with pytest.raises(UsageError, match="dict of rows by partition"):
+            some.append_atomic([rows(0, 1)])  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="not '0'"):
+            list(some.read("0"))  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="begin at 0"):
+            list(some.read(0, -1))
         swapped = rows(0, 2).select(["v", "ts"])
         assert some.append(swapped).wait().end == 2
     with pytest.raises(ClosedError):
         some.append(rows(0, 1))
+
+
+def test_a_schema_in_other_words(tmp_path: pathlib.Path) -> None:
+    for n, schema in enumerate(({"n": "int64"}, [("n", pa.int64())])):
+        assert stream(tmp_path / str(n), schema).schema == pa.schema([("n", pa.int64())])
+    with pytest.raises(UsageError, match="is not a schema"):
+        stream(tmp_path / "x", 5)  # type: ignore[arg-type]
+
+
+def test_a_place_where_no_stream_can_be(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("")
+    for wrong, why in (("file", "is a file"), ("file/inside", "lies in one")):
+        with pytest.raises(UsageError, match=why):
+            stream(tmp_path / wrong, {"n": "int64"})
+    with pytest.raises(UsageError, match="1 to 10,000 partitions, not 0"):
+        stream(tmp_path / "none", {"n": "int64"}, 0)
+    assert not (tmp_path / "none").exists()
 
 
 def test_opening_checks_what_is_there(path: str) -> None:

@@ -104,9 +104,15 @@ def create(host: Host, path: str, description: Description) -> Description:
         store.put(NAME, description.to_bytes(), if_absent=True)
     except FileExistsError:
         there = load(host, path)
+        if there is None and not is_url(path) and not host.disk.is_dir(path):
+            raise UsageError(
+                f"{path} is a file or lies in one, and a stream is a directory. Give it another name."
+            ) from None
         if there is None:
             raise UnavailableError(f"{path}/{NAME} came and went. Try again.") from None
         return there
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise UsageError(f"No stream can be made at {path}: {error}.") from error
     store.put(COPY, description.to_bytes())
     return description
 

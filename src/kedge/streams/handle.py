@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, cast
@@ -136,6 +136,8 @@ class Stream:
         sequence: int | None = None,
     ) -> list[Appended]:
         """Append to several partitions, in all of them or in none; returns when it is durable."""
+        if not hasattr(parts, "items"):
+            raise UsageError(f"An atomic append is a dict of rows by partition, not a {type(parts).__name__}.")
         for partition in parts:
             self._check_partition(partition)
         self._check_own()
@@ -260,6 +262,8 @@ class Stream:
     def units(self, partition: int, start: int = 0, end: int | None = None) -> list[UnitInfo]:
         """The durable units that hold rows of [start, end)."""
         self._check_partition(partition)
+        if start < 0:
+            raise UsageError(f"Offsets of {self.path} begin at 0; there is none at {start}.")
         index = self._indexes[partition]
         if end is None or end > index.end:
             index.refresh()
@@ -401,13 +405,13 @@ class Stream:
             raise UsageError(f"{self.path} is the result of run {self._what.run}; only that run appends to it.")
 
     def _check_partition(self, partition: int) -> None:
-        if not 0 <= partition < self.partitions:
-            raise UsageError(f"{self.path} has partitions 0 to {self.partitions - 1}, not {partition}.")
+        if partition not in range(self.partitions):
+            raise UsageError(f"{self.path} has partitions 0 to {self.partitions - 1}, not {partition!r}.")
 
 
 def stream(
     path: str | os.PathLike[str],
-    schema: pa.Schema | None = None,
+    schema: pa.Schema | Mapping[str, Any] | Iterable[Any] | None = None,
     partitions: int | None = None,
     *,
     event_time: str | None = None,
@@ -419,6 +423,7 @@ def stream(
 ) -> Stream:
     """Open the stream at `path`; with `schema`, create it when there is none.
 
+    A schema is Arrow's, or what `pyarrow.schema` takes: `{"fare": "int64"}`, `[("fare", pa.int64())]`.
     `threads=0` encodes and writes in the caller; `takeover` makes this process the writer of a partition although
     another one is; `unit_rows` is the most rows that one unit of an append has.
     """
@@ -427,17 +432,25 @@ def stream(
     place = description.normal(os.fspath(path))
     where = host or hosts.local()
     there = description.load(where, place)
+    wanted = None if schema is None else schemas.given(schema)
     if there is None:
-        if schema is None:
+        if wanted is None:
             raise UsageError(f"There is no stream at {place}. Give a schema to create one.")
         there = description.create(
             where,
             place,
-            description.new(where, schema, partitions or 1, event_time, segment_bytes, objects=is_url(place)),
+            description.new(
+                where,
+                wanted,
+                1 if partitions is None else partitions,
+                event_time,
+                segment_bytes,
+                objects=is_url(place),
+            ),
         )
     if is_url(place) and not there.objects and there.run_id is None:
         raise UsageError(f"{place} was made in a directory. Append its rows to a stream that is made here.")
-    _check_same(place, there, schema, partitions, event_time)
+    _check_same(place, there, wanted, partitions, event_time)
     return Stream(place, there, where, threads=threads, takeover=takeover, unit_rows=unit_rows)
 
 

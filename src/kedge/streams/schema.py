@@ -51,6 +51,16 @@ def type_code(kind: pa.DataType) -> int:
     return DECIMAL if pa.types.is_decimal128(kind) else _BY_TYPE[kind][1]
 
 
+def given(schema: Any) -> pa.Schema:
+    """An Arrow schema of what a caller gives for one."""
+    if isinstance(schema, pa.Schema):
+        return schema
+    try:
+        return pa.schema(schema)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{schema!r} is not a schema: {error}. Give names and Arrow types.") from error
+
+
 def check(schema: pa.Schema, event_time: str | None) -> pa.Schema:
     """`schema` without metadata, if a stream can have it; UsageError says which column and what to do."""
     if not len(schema):
