@@ -99,6 +99,8 @@ def test_keys_separate_rows_with_different_values(table: list[dict[str, Any]], g
         with pytest.raises(UsageError, match=r"division by zero|overflow"):
             run(query, table)
         return
-    got = run(query, table).to_pylist()
+    partials = run(query, table)
+    last = max(name for name in partials.schema.names if name.startswith("key"))  # a key given twice is one
+    got = partials.to_pylist()
     assert sorted(row["cell0"] for row in got) == sorted(counts.values())
-    assert {row[f"key{len(keys) - 1}"] for row in got} == {row["s"] for row in table}
+    assert {row[last] for row in got} == {row["s"] for row in table}

@@ -199,7 +199,7 @@ class Emitter:
             return
         if node.type in FLOATS:
             kind = "np.float32" if node.type == pa.float32() else "np.float64"
-            self.line(f"{out} = {kind}(math.fmod({left}, {right}))")
+            self.line(f"{out} = {kind}(np.fmod({left}, {right}))")
             return
         safe = _is_safe_divisor(node.right)
         if not safe:  # the machine traps on the smallest integer divided by -1
