@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LANE = os.environ.get("KEDGE_LANE", "fast")
 
-for name, examples in (("fast", 25), ("test", 100), ("soak", 2000)):
+for name, examples in (("fast", 25), ("test", 100), ("soak", 1000)):
     settings.register_profile(
         name,
         max_examples=examples,
