@@ -11,14 +11,15 @@ It computes nothing and starts no thread; who waits for a commit waits on `turn`
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kedge.ledger import Ledger
 from kedge.run.core import Manifest, Plan, RunState, commit_record, plan_batch
-from kedge.run.directory import RunDirectory
+from kedge.run.directory import Definition, RunDirectory
 from kedge.run.inputs import available_units
 from kedge.run.query import reopen
 from kedge.run.recover import recover, release, taken_over
+from kedge.streams import Stream
 
 
 class Coordinator:
@@ -35,16 +36,7 @@ class Coordinator:
 
     def plan(self, nodes: int, rows_max: int) -> Plan | None:
         """The next batch, or None when there is nothing to do."""
-        return plan_batch(
-            self.state,
-            available_units(self.state, self.streams),
-            nonce=self.directory.host.rng.token(),
-            nodes=nodes,
-            rows_max=rows_max,
-            lag_us=self.definition.lag_us,
-            finish=self.directory.finish_asked(),
-            now_us=self.directory.host.clock.now_us(),
-        )
+        return next_plan(self.directory, self.definition, self.streams, self.state, nodes, rows_max)
 
     def commit(self, plan: Plan, manifests: Sequence[Manifest]) -> None:
         """Make the batch true, and delete what it frees."""
@@ -68,3 +60,24 @@ class Coordinator:
         """Whether the input that is durable at this call is committed by the time that the answer is asked."""
         goal = {(name, p): end for name, s in self.streams.items() for p, end in enumerate(s.ends())}
         return lambda: all(self.state.positions.get(key, 0) >= end for key, end in goal.items())
+
+
+def next_plan(
+    directory: RunDirectory,
+    definition: Definition,
+    streams: Mapping[str, Stream],
+    state: RunState,
+    nodes: int,
+    rows_max: int,
+) -> Plan | None:
+    """The batch that follows `state`, of what is durable now; None when there is nothing to do. Claims nothing."""
+    return plan_batch(
+        state,
+        available_units(state, streams),
+        nonce=directory.host.rng.token(),
+        nodes=nodes,
+        rows_max=rows_max,
+        lag_us=definition.lag_us,
+        finish=directory.finish_asked(),
+        now_us=directory.host.clock.now_us(),
+    )

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import InputPartition
 from kedge.errors import ConflictError
 from kedge.kernel import Program
 from kedge.ledger import Ledger
-from kedge.run.core import Plan, RunState, plan_batch
-from kedge.run.inputs import available_units
+from kedge.run.coordinator import next_plan
+from kedge.run.core import Plan, RunState
 from kedge.run.node import Part, for_node, tasks_of
 from kedge.run.recover import follow
 from kedge.spark.handover import Handover
@@ -81,19 +81,10 @@ class Planning:
                 f"The run in {self._run['path']} is at batch {state.nonce or 'none'}, not at "
                 f"{start['nonce'] or 'none'} where this query left it: another coordinator has taken over."
             )
-        host = opened.directory.host
-        plan = plan_batch(
-            state,
-            available_units(state, opened.streams),
-            nonce=host.rng.token(),
-            nodes=self._run["nodes"],
-            rows_max=self._run["rows_max"],
-            lag_us=opened.definition.lag_us,
-            finish=opened.directory.finish_asked(),
-            now_us=host.clock.now_us(),
-        )
+        nodes, rows_max = self._run["nodes"], self._run["rows_max"]
+        plan = next_plan(opened.directory, opened.definition, opened.streams, state, nodes, rows_max)
         if plan is None:
-            host.clock.sleep(self._run["poll_ms"] / 1000)
+            opened.directory.host.clock.sleep(self._run["poll_ms"] / 1000)
             return start
         return {"nonce": plan.nonce, "plan": plan.to_json()}
 
