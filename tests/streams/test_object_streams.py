@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -16,6 +17,7 @@ from kedge.errors import ClosedError, ConflictError, CorruptError, UsageError
 from kedge.host import Host, Store
 from kedge.host.objects import ObjectStore
 from kedge.streams import Stream, committer, repair, stream, verify
+from kedge.streams.index import header_of
 
 stores = pytest.importorskip("obstore.store")
 
@@ -295,3 +297,63 @@ def test_a_durable_append_is_two_puts_and_a_listing() -> None:
     made.append(rows(0, 3), 0).wait()
     made.append_atomic({0: rows(0, 3), 1: rows(0, 3)})
     assert [call.kind for call in host.trace[before:]] == ["put", "put", "list"] * 2
+
+
+def wide(first: int, count: int = 1 << 16) -> pa.Table:
+    """Rows whose columns do not compress: a unit of them has more than two megabytes."""
+    rng = np.random.default_rng(first)
+    values = [rng.integers(-(1 << 62), 1 << 62, count) for _ in range(4)]
+    return pa.table([np.arange(first, first + count), *values, [f"{n:x}" for n in values[0]]], schema=WIDE)
+
+
+WIDE = pa.schema([*((name, pa.int64()) for name in ("n", "a", "b", "c", "d")), ("s", pa.string())])
+
+
+def test_what_is_not_asked_for_is_not_fetched(place: tuple[str, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[int] = []
+    real = ObjectStore.get
+
+    def get(self: ObjectStore, name: str, *where: Any) -> bytes:
+        found = real(self, name, *where)
+        if name.startswith("units/"):
+            fetched.append(len(found))
+        return found
+
+    with stream(place[0], WIDE, host=place[1]) as made:
+        for first in (0, 1 << 16, 1 << 17):
+            made.append(wide(first)).wait()
+        unit_bytes = made.units(0)[0].bytes
+    assert unit_bytes > 2 << 20
+    monkeypatch.setattr(ObjectStore, "get", get)
+    whole = again(place)
+    assert whole.to_table().equals(pa.concat_tables([wide(0), wide(1 << 16), wide(1 << 17)]))
+    assert sum(fetched) == sum(info.bytes for info in whole.units(0))
+
+    fetched.clear()
+    assert again(place).to_table(columns=["b"]).equals(whole.to_table(columns=["b"]))
+    assert sum(fetched) < unit_bytes, "of three units a seventh each, and the headers"
+
+    fetched.clear()
+    few = again(place).to_table(columns=["s", "a"], where={"n": (1 << 16, (1 << 16) + 5)})
+    assert few.equals(whole.to_table(0, 1 << 16, (1 << 16) + 6, columns=["s", "a"]))
+    assert sum(fetched) < unit_bytes + (100 << 10), "of two units the headers only"
+
+
+def test_a_spoiled_byte_is_noticed_in_the_columns_that_are_read(place: tuple[str, Host]) -> None:
+    with stream(place[0], WIDE, host=place[1]) as made:
+        made.append(wide(0)).wait()
+        info = made.units(0)[0]
+    header = header_of(made._indexes[0].file(info), info)
+    store = place[1].store(place[0])
+    good = store.get(info.file)
+    at = int(header.buffers[2]["start"])  # of column b
+    store.put(info.file, good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+    assert again(place).to_table(columns=["a"]).num_rows == 1 << 16
+    with pytest.raises(CorruptError, match="checksum"):
+        again(place).to_table(columns=["b"])
+    store.put(info.file, good[:200] + bytes([good[200] ^ 1]) + good[201:])
+    with pytest.raises(CorruptError, match="header"):
+        again(place).to_table(columns=["a"])
+    store.put(info.file, good[:-4096])
+    with pytest.raises(CorruptError):
+        again(place).to_table(columns=["s"])

@@ -8,7 +8,7 @@ and holds one unit at byte 0. Results of a partition follow each other without g
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kedge.errors import CorruptError
@@ -78,10 +78,10 @@ class Manifest:
                 )
             )
 
-    def file(self, info: UnitInfo) -> memoryview:
-        """The bytes of a unit's file."""
+    def file(self, info: UnitInfo, columns: Sequence[int] | None = None) -> memoryview:
+        """The bytes of a unit's file; with `columns`, those of the header and of these columns at least."""
         if self._fetched is not None:
-            return self._fetched.file(info.file)
+            return self._fetched.file(info.file) if columns is None else self._fetched.columns(info, columns)
         if info.file not in self._maps:
             path = f"{self._root}/{info.file}"
             try:
@@ -122,8 +122,8 @@ class Units(Protocol):
         """Read what was committed since."""
         ...
 
-    def file(self, info: UnitInfo) -> memoryview:
-        """The bytes of a unit's file."""
+    def file(self, info: UnitInfo, columns: Sequence[int] | None = None) -> memoryview:
+        """The bytes of a unit's file; with `columns`, those of the header and of these columns at least."""
         ...
 
     def forget(self) -> None:
@@ -160,9 +160,9 @@ class CommittedIndex:
         high = bisect_right(known, end - 1, key=lambda unit: unit.first_offset)
         return [unit for unit in known[low:high] if unit.end > start]
 
-    def file(self, info: UnitInfo) -> memoryview:
-        """The bytes of the file of a unit."""
-        return self._manifest.file(info)
+    def file(self, info: UnitInfo, columns: Sequence[int] | None = None) -> memoryview:
+        """The bytes of a unit's file; with `columns`, those of the header and of these columns at least."""
+        return self._manifest.file(info, columns)
 
     def forget(self) -> None:
         """Give the mapped memory back."""

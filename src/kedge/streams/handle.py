@@ -271,7 +271,8 @@ class Stream:
 
     def read_unit(self, info: UnitInfo, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of one unit."""
-        buffer = self._indexes[info.partition].file(info)
+        wanted = None if columns is None else unit.places(self.schema, columns)
+        buffer = self._indexes[info.partition].file(info, wanted)
         try:
             return unit.decode(buffer, header_of(buffer, info), self.schema, columns, start=info.start)
         except CorruptError as error:
@@ -307,7 +308,7 @@ class Stream:
 
     def may_hold(self, info: UnitInfo, wanted: Where) -> bool:
         """Whether a unit may have a row between the bounds, by its statistics."""
-        return wanted.may_hold(header_of(self._indexes[info.partition].file(info), info))
+        return wanted.may_hold(header_of(self._indexes[info.partition].file(info, ()), info))
 
     def to_table(
         self,

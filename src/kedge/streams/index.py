@@ -7,7 +7,7 @@ segment are checked when they are first walked; the memory of a segment is mappe
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kedge.errors import ConflictError, CorruptError, UnavailableError, UsageError
@@ -201,8 +201,8 @@ class Index:
             if not header.lost:
                 yield info
 
-    def file(self, info: UnitInfo) -> memoryview:
-        """The bytes of the file of a unit."""
+    def file(self, info: UnitInfo, columns: Sequence[int] | None = None) -> memoryview:  # noqa: ARG002  (mapped: all)
+        """The bytes of the file of a unit; with `columns`, those of the header and of these columns at least."""
         name = parse_name(info.file.rpartition("/")[2])
         if name is None:
             raise UsageError(f"{info.file} is not a segment of this stream.")

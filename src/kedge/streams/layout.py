@@ -211,6 +211,12 @@ def peek(buffer: memoryview, start: int) -> tuple[int, int, int]:
     return fixed[15], fixed[4], fixed[3]
 
 
+def header_bytes(buffer: memoryview, start: int) -> int:
+    """How long the header of what may be a unit says that it is, unchecked."""
+    peek(buffer, start)
+    return int(_U32.unpack_from(buffer, start + _HEADER_BYTES_AT)[0])
+
+
 def parse(buffer: memoryview, start: int, seed_: int) -> Header:
     """The header of the unit at `start`, checked; CorruptError names the byte."""
     peek(buffer, start)

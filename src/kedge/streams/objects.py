@@ -67,9 +67,9 @@ class ObjectManifest:
         """The first offset that was not let go."""
         return min(self._kept_now[partition], self.ends[partition])
 
-    def file(self, info: UnitInfo) -> memoryview:
-        """The bytes of a unit's object."""
-        return self._fetched.file(info.file)
+    def file(self, info: UnitInfo, columns: Sequence[int] | None = None) -> memoryview:
+        """The bytes of a unit's object; with `columns`, those of the header and of these columns at least."""
+        return self._fetched.file(info.file) if columns is None else self._fetched.columns(info, columns)
 
     def forget(self) -> None:
         """Give the memory back."""

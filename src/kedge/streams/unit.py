@@ -182,6 +182,12 @@ def decode(
     return pa.RecordBatch.from_arrays(arrays, schema=picked)
 
 
+def places(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
+    """Where a unit keeps what these columns are made of."""
+    kept = nested.leaves(schema)
+    return [kept.get_field_index(leaf.name) for name in columns for leaf in nested.leaves_of(field(schema, name))]
+
+
 def field(schema: pa.Schema, name: str) -> pa.Field:
     """A column by its name; UsageError when there is none."""
     index = schema.get_field_index(name)
