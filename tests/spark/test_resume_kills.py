@@ -37,7 +37,8 @@ def own(spark, tmp_path_factory):
 @pytest.mark.parametrize("name", list(QUERIES))
 def test_killed_once(spark, own, drivers, tmp_path, splits, name):
     kills.views(spark, own, TABLES)
-    found = kills.kill_and_resume(spark, drivers, name, QUERIES[name], (own, TABLES, tmp_path / "job"), [4])
+    place = (own, TABLES, tmp_path / "job")
+    found = kills.kill_and_resume(spark, drivers, name, QUERIES[name], place, [4], kills.SPLITS)
     assert found.kills == 1
     assert found.saved >= 4
     assert found.reused >= 3  # the last driver may have been killed before it knew of its last file
@@ -66,9 +67,8 @@ def test_tpch_killed_at_several_points(spark, drivers, tpch_tables, report, tmp_
     folder, texts = tpch_tables
     kills.views(spark, folder, tpch.TABLES)
     place = (folder, tpch.TABLES, tmp_path / "job")
-    found = kills.kill_and_resume(
-        spark, drivers, f"TPC-H {query}", texts[query], place, [1 + query % 3, 6 + query % 5]
-    )
+    points = [1 + query % 3, 6 + query % 5]
+    found = kills.kill_and_resume(spark, drivers, f"TPC-H {query}", texts[query], place, points, kills.SPLITS)
     report.append(found)
     assert found.kills
     assert found.reused

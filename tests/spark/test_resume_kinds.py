@@ -326,18 +326,26 @@ def test_partitions_of_another_layout_are_not_mixed(spark, table, tmp_path):
     assert any("can't be told apart" in why for why in whys)
 
 
-def test_a_long_stage_is_cut_into_waves_and_the_same_ones_again(spark, table, tmp_path, monkeypatch):
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_long_stage_is_cut_into_waves_and_the_same_ones_again(spark, table, tmp_path, monkeypatch, joined):
+    from pyspark.sql import functions as F  # noqa: N812
+
     from kedge.spark.resume import layout
 
-    at, want = str(tmp_path / "j"), rows(spark.read.parquet(table).groupBy("k").count())
+    def query():
+        found = spark.read.parquet(table)
+        if joined:  # every task has all of the other side: files alone say what it reads
+            found = found.join(F.broadcast(spark.range(5).withColumnRenamed("id", "k")), "k")
+        return found.groupBy("k").count()
+
+    at, want = str(tmp_path / "j"), rows(query())
     monkeypatch.setattr(layout, "WAVE_US", 1)
     monkeypatch.setattr(layout, "_SPLIT_BYTES_MIN", 1 << 10)
     seen = []
     for _ in range(3):  # the first run learns, the second cuts, the third has to finish what the second left
-        df = spark.read.parquet(table).groupBy("k").count()
-        assert rows(api.resume(df, at=at, keep=True)) == want
+        assert rows(api.resume(query(), at=at, keep=True)) == want
         job = Job(at)
-        first = min(job.cuts().values(), key=lambda cut: cut.since_us)
+        first = max(job.cuts().values(), key=lambda cut: cut.partitions)
         seen.append((first.partitions, first.attempt))
         if len(seen) == 1:
             job.claim()

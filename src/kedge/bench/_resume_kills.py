@@ -128,8 +128,12 @@ def kill_and_resume(
     text: str,
     place: tuple[Path, Sequence[str], Path],
     points: Sequence[int],
+    options: Mapping[str, str],
 ) -> Killed:
-    """Kill a driver at each of `points` (partitions saved), then go on here; `place` is (tables, names, job)."""
+    """Kill a driver at each of `points` (partitions saved), then go on here as users do.
+
+    `place` is (tables, names, job); `options` are what the session here has been set to.
+    """
     from kedge.spark.resume import api
     from kedge.spark.resume.job import Job
 
@@ -139,13 +143,14 @@ def kill_and_resume(
     began = time.perf_counter()
     spark.sql(text).collect()
     plain_s = time.perf_counter() - began
-    task = {"folder": str(folder), "tables": list(tables), "at": str(at), "text": text}
+    task = {"folder": str(folder), "tables": list(tables), "at": str(at), "text": text, "options": dict(options)}
     kills = sum(drivers.run_until(task, point) for point in points)
     saved = files(at)
-    with saving_everything():
-        began = time.perf_counter()
-        got = rows(api.resume(spark.sql(text), at=at, keep=True))
-        again_s = time.perf_counter() - began
+    began = time.perf_counter()
+    got = rows(
+        api.resume(spark.sql(text), at=at, overhead=0.0, keep=True)
+    )  # goes on; saves nothing that is not begun
+    again_s = time.perf_counter() - began
     run = [record for record in Job(at).records() if record["kind"] == "run"][-1]
     return Killed(
         query=query,
@@ -195,9 +200,9 @@ def main() -> None:
     from kedge.spark.session import session
 
     spark = session("kedge-killed")
-    for name, value in SPLITS.items():
-        spark.conf.set(name, value)
     task = json.loads(sys.stdin.readline())
+    for name, value in task["options"].items():
+        spark.conf.set(name, value)
     views(spark, task["folder"], task["tables"])
     with saving_everything():
         api.resume(spark.sql(task["text"]), at=task["at"], keep=True).collect()

@@ -150,7 +150,8 @@ def _killed_on_tpch(spark: Any, folder: Path, texts: dict[int, str]) -> list[kil
                 f"TPC-H {query}",
                 text,
                 (folder / "tpch", tpch.TABLES, folder / f"kill-{query}"),
-                (1, 6),
+                (4, 12),
+                {},
             )
             for query, text in texts.items()
         ]

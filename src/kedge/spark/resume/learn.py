@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kedge.spark.resume.job import Cut
-from kedge.spark.resume.model import Stage
+from kedge.spark.resume.model import Stage, cut_us
 from kedge.spark.resume.plan import BROADCAST, SHUFFLE, Planned, kind, seq
 
 _PACKED = 0.4  # bytes in a compressed Parquet file per byte of Spark's rows, roughly
@@ -26,7 +26,8 @@ class Learner:
 
     def saved(self, stage: Stage, cut: Cut, took_us: int) -> None:
         """A stage that was saved whole in this run; stages below it that ran inside it are part of its time."""
-        self.found[stage.identity.plan] = [max(1, took_us), cut.bytes, cut.partitions]
+        computing_us = max(1, took_us - cut_us(cut.partitions, self._cores))
+        self.found[stage.identity.plan] = [computing_us, cut.bytes, cut.partitions]
 
     def rest(self, engine: Any) -> None:
         """The exchanges that ran while the result was made ready, found again by their canonical plans."""

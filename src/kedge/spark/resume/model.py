@@ -89,11 +89,24 @@ def measure(stages: Sequence[Stage], learned: Mapping[str, Any], cores: int) -> 
 
 
 def _cut_finer(stage: Stage, stages: Sequence[Stage], cores: int) -> None:
-    """Give a long stage that only reads files more partitions than Spark would: finished ones can be saved."""
+    """Give a long stage whose tasks read files more partitions than Spark would: finished ones can be saved."""
     wanted = layout.tasks_wanted(stage.time_us, stage.tasks, cores)
     files = _own_files(stage, stages)
-    if wanted > stage.tasks and files and not stage.inputs and not stage.pinned:
+    if wanted > stage.tasks and files and not stage.pinned and _by_files(stage, stages):
         stage.splits, stage.tasks = layout.splits([size for size, _ in files.values()], wanted), wanted
+
+
+def _by_files(stage: Stage, stages: Sequence[Stage]) -> bool:
+    """Whether files alone say what a task reads: every stage below is broadcast to all of them."""
+    below = {id(stages[i].node) for i in stage.inputs}
+    stack = [stage.node]
+    while stack:
+        node = stack.pop()
+        if id(node) in below:
+            return False
+        if "BroadcastExchange" not in node.kind:
+            stack.extend(node.children)
+    return True
 
 
 def _own_files(stage: Stage, stages: Sequence[Stage]) -> dict[str, list[int]]:
@@ -148,7 +161,12 @@ def graph(stages: Sequence[Stage], cores: int) -> Dag:
 
 def _own_cost(stage: Stage, cores: int) -> int:
     """The bytes that the machine could write in the time that a cut takes, apart from its bytes."""
-    return round((CUT_US + PARTITION_US * stage.tasks / cores) / 1e6 * WRITE_BYTES_PER_SECOND * cores)
+    return round(cut_us(stage.tasks, cores) / 1e6 * WRITE_BYTES_PER_SECOND * cores)
+
+
+def cut_us(tasks: int, cores: int) -> int:
+    """How long saving a stage takes apart from its computing and its bytes."""
+    return round(CUT_US + PARTITION_US * tasks / cores)
 
 
 def select(stages: Sequence[Stage], cores: int, wish: Wish) -> Selection:
