@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge import host as hosts
-from kedge.errors import ClosedError, ConflictError, CorruptError, UsageError
+from kedge.errors import ClosedError, ConflictError, CorruptError, UnavailableError, UsageError
 from kedge.host.sim import machine
 from kedge.ledger import Ledger
 from kedge.streams import Lineage, Stream, repair, stream, verify
@@ -221,6 +221,20 @@ def test_a_place_where_no_stream_can_be(tmp_path: pathlib.Path) -> None:
     with pytest.raises(UsageError, match="1 to 10,000 partitions, not 0"):
         stream(tmp_path / "none", {"n": "int64"}, 0)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_disk_that_fails_while_a_stream_is_made() -> None:
+    refused = 0
+    for call in range(1, 40):
+        host = machine(call)
+        host.fail_at[call] = errno.EIO
+        try:
+            stream("/s", {"n": "int64"}, host=host)
+        except UnavailableError:
+            refused += 1
+        host.fail_at.clear()
+        assert stream("/s", {"n": "int64"}, host=host).ends() == [0]
+    assert refused > 5
 
 
 def test_opening_checks_what_is_there(path: str) -> None:

@@ -95,7 +95,7 @@ class Workload:
 
     def run(self, host: SimHost) -> None:
         self.host = host
-        self.stream = opened(host)
+        self.stream = self.opened()
         for _ in range(self.steps):
             try:
                 self.step()
@@ -108,7 +108,13 @@ class Workload:
         self.open = []
         with suppress(ClosedError, ConflictError, OSError):
             self.stream.close()
-        self.stream = opened(self.host)
+        self.stream = self.opened()
+
+    def opened(self) -> Stream:
+        """One call of the disk may fail while the stream is made; the next attempt finds what is there."""
+        with suppress(UnavailableError, OSError):
+            return opened(self.host)
+        return opened(self.host)
 
     def step(self) -> None:
         choice = self.rng.random()

@@ -65,6 +65,8 @@ def load(host: Host, path: str, name: str = NAME) -> Description | None:
         raw = host.store(path).get(name)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise UnavailableError(f"{path}/{name} can't be read: {error}.") from error
     body = document.parse(raw, f"{path}/{name}")
     try:
         if body["format"] != layout.FORMAT:
@@ -102,6 +104,7 @@ def create(host: Host, path: str, description: Description) -> Description:
     store = host.store(path)
     try:
         store.put(NAME, description.to_bytes(), if_absent=True)
+        store.put(COPY, description.to_bytes())
     except FileExistsError:
         there = load(host, path)
         if there is None and not is_url(path) and not host.disk.is_dir(path):
@@ -113,7 +116,8 @@ def create(host: Host, path: str, description: Description) -> Description:
         return there
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise UsageError(f"No stream can be made at {path}: {error}.") from error
-    store.put(COPY, description.to_bytes())
+    except OSError as error:
+        raise UnavailableError(f"{path} can't be written: {error}. Mend the disk, then try again.") from error
     return description
 
 
