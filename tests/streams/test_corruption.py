@@ -97,6 +97,20 @@ def test_spoiled_bytes_anywhere(whole: pathlib.Path, tmp_path: pathlib.Path, lan
         check_repaired(want, after, report.rows_lost, report.dropped, done)
 
 
+def test_zeros_that_are_missing_at_the_end_are_found(whole: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Every row is there, but readers want whole pages."""
+    path = tmp_path / "s"
+    shutil.copytree(whole, path)
+    last = sorted(path.glob("partitions/0001/segments/*.seg"))[-1]
+    last.write_bytes(last.read_bytes()[:-100])
+    with pytest.raises(CorruptError, match="cut at byte"):
+        rows_of(path)
+    (problem,) = verify(path).problems
+    assert "cut" in str(problem)
+    repair(path)
+    assert rows_of(path) == rows_of(whole)
+
+
 def names_file_and_byte(path: pathlib.Path, error: CorruptError) -> None:
     assert str(path) in str(error)
     assert "byte" in str(error)

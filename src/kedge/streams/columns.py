@@ -154,6 +154,7 @@ def join(
     if nulls:
         _want(nulls <= rows and roles[:1] == [VALIDITY], "nulls without a bitmap")
         bits = read(0, U8, -(-rows // 8))
+        _want(not rows % 8 or not bits[-1] >> rows % 8, "its bitmap goes on after the last row")
         _want(int(np.bitwise_count(bits).sum()) == rows - nulls, "its bitmap has another number of nulls")
         validity = pa.py_buffer(bits)
         first = 1

@@ -176,6 +176,9 @@ def _segment(files: PartitionFiles, name: SegmentName, end: int, schema: pa.Sche
         checked.bytes += header.bytes
         position += aligned(header.bytes, PAGE)
         offset = header.end
+    if len(buffer) < position:  # zeros are missing: no row, but readers want the pages whole
+        what = f"byte {len(buffer)}: cut, {position} bytes were written"
+        checked.problems.append(Problem(file, what, files.partition, end))
 
 
 def unit_problems(buffer: memoryview, header: Header, position: int, schema: pa.Schema) -> Iterator[str]:
