@@ -1,13 +1,14 @@
 """Durable appends, ours and others', and what the disk itself can take, on the same rows in the same place.
 
-Throughput is that of whole units: everybody gets the same distinct batches of 1,048,576 rows, one after the other, and
-makes each durable with one sync; what is counted is raw row bytes per second until the last of them is durable. Ours
-may have several appends under way, as its users have; the others are synchronous by nature (Arrow compresses the
-columns of a batch on all cores). LMDB and RocksDB, which take rows one by one, get fewer and smaller batches. Every
-store starts empty. Latency is that of small appends, one at a time.
+Throughput is that of whole units: everybody gets the same batches of 1,048,576 rows, one after the other, and makes
+each durable with one sync; what is counted is raw row bytes per second until the last of them is durable. A gigabyte
+of distinct batches is given several times, since the first tenth of a second goes into fresh memory; nobody compresses
+one batch by another. Ours may have several appends under way, as its users have; the others are synchronous by nature
+(Arrow compresses the columns of a batch on all cores). LMDB and RocksDB, which take rows one by one, get fewer and
+smaller batches. Every store starts empty. Latency is that of small appends, one at a time.
 
 What could limit ours is measured on the same rows: the codecs on as many threads as we have workers, with nothing
-written; and the disk, by direct writes at the best of a few request sizes.
+written; and the disk, by direct writes of as many bytes as ours come to, at the best of a few request sizes.
 """
 
 from __future__ import annotations
