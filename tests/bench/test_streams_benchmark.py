@@ -28,7 +28,7 @@ def test_totals_are_raw_bytes_over_all_times() -> None:
 
 
 def test_the_limit_is_the_lower_of_disk_and_codec() -> None:
-    one = Appends("road", 32, 4.0, {1: 3.0, 2: 5.0}, {"kedge, 1 worker": 1.5, "kedge, 2 workers": 2.0})
+    one = Appends("road", 32, 4.0, 1.0, {1: 3.0, 2: 5.0}, {"kedge, 1 worker": 1.5, "kedge, 2 workers": 2.0})
     assert one.of_limit(10.0, 1) == pytest.approx(0.5)  # the codec
     assert one.of_limit(0.5, 2) == pytest.approx(1.0)  # the disk
     assert one.of_limit(10.0, 2) == pytest.approx(2.0 / 5.0)

@@ -3,11 +3,19 @@
 `saver` writes the rows of a task into one Parquet file and puts it whole, durable, under a name with its checksum;
 `restorer` gives the rows of saved partitions back, in their order. Whatever fails while saving says so with
 `SAVING`, so that the driver can tell a full disk from an error of the query.
+
+Invariant: a file gets its name only when the rows have really ended. To Python workers, Arrow's reader shows a stream
+that was broken off between two batches (the driver was killed, the task has failed) as one that is complete; what
+tells them apart is that Spark keeps the connection open behind the last row.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,12 +41,15 @@ def saver(at: str, folder: str, partitions: Sequence[int], schema: pa.Schema) ->
 
         task = TaskContext.get()
         assert task is not None
+        connection = from_spark()
         partition, rows = partitions[task.partitionId()], 0
         sink = pa.BufferOutputStream()
         with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=1) as writer:
             for batch in batches:
                 rows += batch.num_rows
                 writer.write_batch(batch.rename_columns(schema.names).cast(schema))
+        if broken_off(connection):
+            raise UnavailableError(f"Spark broke off the rows of partition {partition}: it is not saved.")
         data = sink.getvalue()
         name = part_name(folder, partition, rows, data.size, xxhash.xxh3_64_hexdigest(data))
         try:
@@ -53,6 +64,27 @@ def saver(at: str, folder: str, partitions: Sequence[int], schema: pa.Schema) ->
         )
 
     return save
+
+
+def from_spark() -> IO[bytes]:
+    """What this Python worker reads its rows from; it is a variable of pyspark's own loop, further up the stack."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "main" and "infile" in frame.f_locals:
+            return frame.f_locals["infile"]
+        frame = frame.f_back
+    raise UnavailableError(f"{SAVING}: this version of Spark does not show whether a task's rows have ended.")
+
+
+def broken_off(connection: IO[bytes]) -> bool:
+    """Whether the other side of a worker's connection has gone, or has given up this task."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as behind:
+        try:
+            return behind.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
 def restorer(at: str, parts: Sequence[Part], schema: pa.Schema) -> Callable[[Batches], Batches]:
