@@ -27,11 +27,14 @@ def test_totals_are_raw_bytes_over_all_times() -> None:
     assert whole.decode_gb_s == pytest.approx(12_000 / 3000)
 
 
-def test_the_limit_is_the_lower_of_disk_and_codec() -> None:
-    one = Appends("road", 32, 4.0, 1.0, {1: 3.0, 2: 5.0}, {"kedge, 1 worker": 1.5, "kedge, 2 workers": 2.0})
-    assert one.of_limit(10.0, 1) == pytest.approx(0.5)  # the codec
-    assert one.of_limit(0.5, 2) == pytest.approx(1.0)  # the disk
-    assert one.of_limit(10.0, 2) == pytest.approx(2.0 / 5.0)
+@pytest.mark.parametrize(
+    ("disk", "workers", "share"),
+    [(10.0, 1, 0.5), (10.0, 2, 2.0 / 5.0), (0.5, 2, 1.0)],  # the codec, the codec, the disk
+)
+def test_the_limit_is_the_lower_of_disk_and_codec(disk: float, workers: int, share: float) -> None:
+    ours = {"kedge, 1 worker": 1.5, "kedge, 2 workers": 2.0}
+    one = Appends("road", 32, 4.0, disk, {1: 3.0, 2: 5.0}, ours)
+    assert one.of_limit(workers) == pytest.approx(share)
 
 
 def test_a_way_that_loses_data_is_refused() -> None:
