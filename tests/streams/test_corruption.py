@@ -89,6 +89,8 @@ def test_spoiled_bytes_anywhere(whole: pathlib.Path, tmp_path: pathlib.Path, lan
             assert got == want, done
         # A slot that is zeros looks like one that was never written; recovery has found the rows behind it.
         unseen = file.parent.name == "epochs" and done.split()[2] in ("zero", "cut")
+        # What lies behind the durable end of a segment is what a writer has under way.
+        unseen |= file.suffix == ".seg" and spoiled.startswith(before)
         if not unseen and spoiled != before and file.name != "probe.json" and not is_padding(before, spoiled):
             assert found.problems, f"verify missed {done}"
         report = repair(path)

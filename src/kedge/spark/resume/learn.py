@@ -26,7 +26,7 @@ class Learner:
 
     def saved(self, stage: Stage, cut: Cut, took_us: int) -> None:
         """A stage that was saved whole in this run; stages below it that ran inside it are part of its time."""
-        computing_us = max(1, took_us - cut_us(cut.partitions, self._cores))
+        computing_us = max(1, took_us // 4, took_us - cut_us(cut.partitions, self._cores))  # the price is a guess
         self.found[stage.identity.plan] = [computing_us, cut.bytes, cut.partitions]
 
     def rest(self, engine: Any) -> None:
