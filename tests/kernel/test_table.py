@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -276,49 +276,25 @@ def three_versions(close_us: int = 10) -> tuple[Run, Kept, Kept]:
     return run, older, (run.rows, run.close_us, run.count)
 
 
-def kill_a_batch(stop: int) -> None:
-    """A batch that touches, adds, closes and sweeps rows is killed; then it is done again."""
-    run, _, kept = three_versions()
-    with Calls(stop), contextlib.suppress(Killed):
-        run.apply(some_rows(3), 9, 20)
-    attach(run, kept)
-    run.apply(some_rows(3), 9, 20)
+@dataclass(frozen=True)
+class Kill:
+    """What is killed, which version is wanted then, and which batch comes next."""
 
+    undo: bool = False
+    back: bool = False
+    close_us: int = 10
+    then: int = 3
 
-def kill_a_batch_with_nothing_to_sweep(stop: int) -> None:
-    """The same, but no window was closed before."""
-    run, _, kept = three_versions(NEVER_US)
-    with Calls(stop), contextlib.suppress(Killed):
-        run.apply(some_rows(3), 9, 20)
-    attach(run, kept)
-    run.apply(some_rows(3), 9, 20)
-
-
-def kill_a_batch_and_go_back(stop: int) -> None:
-    """A batch is killed, and the one before it was not committed either."""
-    run, older, _ = three_versions()
-    with Calls(stop), contextlib.suppress(Killed):
-        run.apply(some_rows(3), 9, 20)
-    attach(run, older)
-    run.apply(some_rows(4), 9, 20)
-
-
-def kill_an_undo(stop: int) -> None:
-    """The way back is killed, and gone again."""
-    run, older, _ = three_versions()
-    with Calls(stop), contextlib.suppress(Killed):
-        undo_all(form_of(program(TASKS)), list(run.tables.values()))
-    attach(run, older)
-    run.apply(some_rows(3), 9, 20)
-
-
-def kill_an_undo_and_stay(stop: int) -> None:
-    """The way back is killed, and was not wanted after all."""
-    run, _, kept = three_versions()
-    with Calls(stop), contextlib.suppress(Killed):
-        undo_all(form_of(program(TASKS)), list(run.tables.values()))
-    attach(run, kept)
-    run.apply(some_rows(3), 9, 20)
+    def at(self, stop: int) -> None:
+        """Kill at a call, attach as an attempt would, and go on."""
+        run, older, kept = three_versions(self.close_us)
+        with Calls(stop), contextlib.suppress(Killed):
+            if self.undo:
+                undo_all(form_of(program(TASKS)), list(run.tables.values()))
+            else:
+                run.apply(some_rows(3), 9, 20)
+        attach(run, older if self.back else kept)
+        run.apply(some_rows(self.then), 9, 20)
 
 
 def attach(run: Run, kept: Kept) -> None:
@@ -346,19 +322,19 @@ def load(kept: Kept, task: int) -> Table:
     return table
 
 
-KILLS = [
-    kill_a_batch,
-    kill_a_batch_with_nothing_to_sweep,
-    kill_a_batch_and_go_back,
-    kill_an_undo,
-    kill_an_undo_and_stay,
-]
+KILLS = {
+    "a batch that touches, adds, closes and sweeps rows; then it is done again": Kill(),
+    "the same, but no window was closed before": Kill(close_us=NEVER_US),
+    "a batch, and the one before it was not committed either": Kill(back=True, then=4),
+    "the way back, and it is gone again": Kill(undo=True, back=True),
+    "the way back, and it was not wanted after all": Kill(undo=True),
+}
 
 
 @pytest.mark.parametrize("kill", KILLS)
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_kill_at_each_call_with_rows_in_every_table(kill: Callable[[int], None], stop: int) -> None:
-    kill(stop)
+def test_a_kill_at_each_call_with_rows_in_every_table(kill: str, stop: int) -> None:
+    KILLS[kill].at(stop)
 
 
 def test_there_are_more_stops_than_calls() -> None:
@@ -398,10 +374,10 @@ def test_without_a_line_of_the_undo_log_a_kill_is_noticed(name: str, monkeypatch
     monkeypatch.setattr(table_module, function.__name__, found[function.__name__])
     monkeypatch.setitem(globals(), function.__name__, found[function.__name__])
     noticed = 0
-    for kill in KILLS:
+    for kill in KILLS.values():
         for stop in STOPS:
             try:
-                kill(stop)
+                kill.at(stop)
             except (AssertionError, UsageError, CorruptError, InternalError):
                 noticed += 1
     assert noticed, f"nobody notices a table without: {name}"

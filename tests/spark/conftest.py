@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
+
+
+@pytest.fixture
+def everything() -> Generator[None]:
+    """`kedge.resume` saves every stage that can be saved, whatever it buys."""
+    from kedge.bench._resume_kills import saving_everything
+
+    with saving_everything():
+        yield
 
 
 @pytest.fixture

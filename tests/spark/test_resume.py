@@ -29,20 +29,6 @@ def tables(spark, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def everything(monkeypatch):
-    """Save every stage that can be saved, whatever it buys."""
-    real = runs.select
-
-    def all_of_them(stages, *rest):
-        chosen = real(stages, *rest)
-        for stage in stages:
-            stage.chosen = not stage.refused
-        return chosen
-
-    monkeypatch.setattr(runs, "select", all_of_them)
-
-
 def rows(df):
     return sorted(map(tuple, df.collect()), key=repr)
 

@@ -16,25 +16,10 @@ from pyspark.sql.types import LongType
 
 from kedge.errors import UsageError
 from kedge.spark.resume import api, clock
-from kedge.spark.resume import run as runs
 from kedge.spark.resume.job import Job
 from kedge.spark.resume.plan import settings
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def everything(monkeypatch):
-    """Save every stage that can be saved, whatever it buys."""
-    real = runs.select
-
-    def all_of_them(stages, *rest):
-        chosen = real(stages, *rest)
-        for stage in stages:
-            stage.chosen = not stage.refused
-        return chosen
-
-    monkeypatch.setattr(runs, "select", all_of_them)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("everything")]
 
 
 @pytest.fixture(scope="module")

@@ -8,23 +8,9 @@ import socket
 import pyarrow as pa
 import pytest
 
-from kedge.spark.resume import api, run
+from kedge.spark.resume import api
 from kedge.spark.resume.job import Job
 from kedge.spark.resume.parts import broken_off
-
-
-@pytest.fixture
-def everything(monkeypatch):
-    """Every stage that can be saved is chosen."""
-    real = run.select
-
-    def select(stages, *rest):
-        found = real(stages, *rest)
-        for stage in stages:
-            stage.chosen = not stage.refused
-        return found
-
-    monkeypatch.setattr(run, "select", select)
 
 
 def test_arrow_takes_a_stream_without_its_end_for_a_whole_one():

@@ -81,7 +81,7 @@ class Manifest:
     def file(self, info: UnitInfo, columns: Sequence[int] | None = None) -> memoryview:
         """The bytes of a unit's file; with `columns`, those of the header and of these columns at least."""
         if self._fetched is not None:
-            return self._fetched.file(info.file) if columns is None else self._fetched.columns(info, columns)
+            return self._fetched.unit(info, columns)
         if info.file not in self._maps:
             path = f"{self._root}/{info.file}"
             try:

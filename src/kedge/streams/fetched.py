@@ -44,11 +44,11 @@ class Fetched:
                 del self._kept[next(iter(self._kept))]
         return found
 
-    def columns(self, info: UnitInfo, columns: Sequence[int]) -> memoryview:
-        """An object's bytes, in which those of a unit's header and of these columns are sure to be there."""
+    def unit(self, info: UnitInfo, columns: Sequence[int] | None) -> memoryview:
+        """The bytes of a unit's object; with `columns`, those of the header and of these columns at least."""
         with self._lock:
             held = info.file in self._kept
-        if held or info.bytes <= _WHOLE_BYTES:
+        if columns is None or held or info.bytes <= _WHOLE_BYTES:
             return self.file(info.file)
         room = np.zeros(info.start + info.bytes, np.uint8)  # pages that nothing is put into cost nothing
         self._fill(room, info, 0, _HEADER_BYTES)

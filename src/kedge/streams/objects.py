@@ -69,7 +69,7 @@ class ObjectManifest:
 
     def file(self, info: UnitInfo, columns: Sequence[int] | None = None) -> memoryview:
         """The bytes of a unit's object; with `columns`, those of the header and of these columns at least."""
-        return self._fetched.file(info.file) if columns is None else self._fetched.columns(info, columns)
+        return self._fetched.unit(info, columns)
 
     def forget(self) -> None:
         """Give the memory back."""
