@@ -66,22 +66,27 @@ def _width(span: Any) -> int:
 
 
 @inline
+def _pack_row(block: Values, base: Any, width: Any, r: int, words: Values, at: Any) -> None:
+    bit = r * width
+    w = at + (bit >> 6)
+    used = bit & 63
+    shift = np.uint64(used)
+    if used == 0:
+        for lane in range(16):
+            words[w, lane] = np.uint64(block[r, lane] - base)
+    else:
+        for lane in range(16):
+            words[w, lane] |= np.uint64(block[r, lane] - base) << shift
+        if used + width > 64:
+            rest = np.uint64(64 - used)
+            for lane in range(16):
+                words[w + 1, lane] = np.uint64(block[r, lane] - base) >> rest
+
+
+@inline
 def _pack(block: Values, base: Any, width: Any, rows: int, words: Values, at: Any) -> None:
     for r in range(rows):
-        bit = r * width
-        w = at + (bit >> 6)
-        used = bit & 63
-        shift = np.uint64(used)
-        if used == 0:
-            for lane in range(16):
-                words[w, lane] = np.uint64(block[r, lane] - base)
-        else:
-            for lane in range(16):
-                words[w, lane] |= np.uint64(block[r, lane] - base) << shift
-            if used + width > 64:
-                rest = np.uint64(64 - used)
-                for lane in range(16):
-                    words[w + 1, lane] = np.uint64(block[r, lane] - base) >> rest
+        _pack_row(block, base, width, r, words, at)
 
 
 @inline
@@ -93,8 +98,8 @@ def _pack_narrow(block: Values, base: Any, width: Any, rows: int, words: Values,
         bit = r * width
         w = at + (bit >> 6)
         used = bit & 63
-        shift = np.uint64(used)
         if used + 4 * width <= 64 and r + 4 <= rows:
+            first = np.uint64(used)
             second = np.uint64(used + width)
             third = np.uint64(used + 2 * width)
             fourth = np.uint64(used + 3 * width)
@@ -102,23 +107,14 @@ def _pack_narrow(block: Values, base: Any, width: Any, rows: int, words: Values,
             for lane in range(16):
                 words[w, lane] = (
                     (words[w, lane] & keep)
-                    | np.uint64(block[r, lane] - base) << shift
+                    | np.uint64(block[r, lane] - base) << first
                     | np.uint64(block[r + 1, lane] - base) << second
                     | np.uint64(block[r + 2, lane] - base) << third
                     | np.uint64(block[r + 3, lane] - base) << fourth
                 )
             r += 4
         else:
-            if used == 0:
-                for lane in range(16):
-                    words[w, lane] = np.uint64(block[r, lane] - base)
-            else:
-                for lane in range(16):
-                    words[w, lane] |= np.uint64(block[r, lane] - base) << shift
-                if used + width > 64:
-                    rest = np.uint64(64 - used)
-                    for lane in range(16):
-                        words[w + 1, lane] = np.uint64(block[r, lane] - base) >> rest
+            _pack_row(block, base, width, r, words, at)
             r += 1
 
 
